@@ -40,6 +40,8 @@ DETAIL = {
             "instances": 1,
             "carrier": None,
             "failureClass": None,
+            "region": None,
+            "account": None,
         }
     ],
     "cancelRequested": False,
@@ -143,4 +145,5 @@ ATTEMPT: dict[str, Any] = {
     "carries": None,
     **{"gpuMeanPercent": None, "gpuP95Percent": None, "gpuMemoryMeanPercent": None, "gpuMemoryP95Percent": None},
     **{"memoryMeanPercent": None, "memoryP95Percent": None},
+    **{"region": None, "account": None},
 }

@@ -90,7 +90,7 @@ _BRIEF_REASONS = {
     "NOT_BEFORE": "not yet",
     "DEPENDENCY": "after other jobs",
     "BACKOFF": "tried again soon",
-    "REGION_UNREACHABLE": "region does not respond",
+    "REGION_UNREACHABLE": "region unreachable",
     "NO_SUCH_POOL": "no such pool",
     "NEVER_FITS": "never fits",
     "OUTSIDE_TRAINING_PLAN": "outside its plan",

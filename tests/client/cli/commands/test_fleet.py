@@ -151,11 +151,28 @@ cheap   spot
         assert text.startswith("0 jobs active, 0 waiting.\n\nPool")
         assert "Quota" not in text
 
+    def test_pools_of_other_regions_and_accounts_are_named(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        there = {**STATUS["pools"][0], "name": "p5-ohio", "region": "us-east-2", "account": "222222222222"}
+        outside = {"trainingJobName": "tuning-1", "slots": {"p5-ohio": 1}, "region": "us-east-2"}
+        server.answers(200, {**STATUS, "pools": [*STATUS["pools"], there], "external": [outside]})
+        assert main(["status"]) == 0
+        page = capsys.readouterr().out
+        rows = [line.split() for line in page.splitlines()]
+        assert "Region     Account" in page
+        assert ["p5-ohio", "ml.p5.48xlarge", "us-east-2", "222222222222", "8", "6", "1", "1", "2"] in rows
+        assert ["p5", "ml.p5.48xlarge", "8", "6", "1", "1", "2"] in rows
+        assert "tuning-1 in us-east-2  p5-ohio" in page
+
     def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, STATUS)
         assert main(["status", "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed["pools"] == [pool | {"gpus": None, "gpusUsed": 0.0, "drain": None} for pool in STATUS["pools"]]
+        assert printed["pools"] == [
+            pool | {"gpus": None, "gpusUsed": 0.0, "drain": None, "region": None, "account": None}
+            for pool in STATUS["pools"]
+        ]
         assert printed["departments"] == STATUS["departments"]
         assert printed["projects"][:2] == STATUS["projects"][:2]
         assert [one["job"] for one in printed["waiting"]] == ["job2", "job3"]

@@ -13,6 +13,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue.cli import main
+from tests.client.other_account import session_of_profile
 from tests.client.samples import DETAIL, Job
 
 if TYPE_CHECKING:
@@ -70,6 +71,58 @@ def test_the_results_of_the_last_attempt_are_unpacked(
     assert main(["get", "job1"]) == 0
     assert files(tmp_path) == {"job1/model/weights", "job1/model/deep/er", "job1/data/log"}
     assert capsys.readouterr() == ("3 files, 15 bytes, now in job1\n", "")
+
+
+POLICY = {
+    "version": 1,
+    "policy": {"projects": [{"name": "default", "bucket_by_region": {"eu-west-1": "bucket", "us-east-2": "ohio"}}]},
+}
+
+
+def ran_there(**place: str) -> Job:
+    """The job, whose second attempt ran elsewhere."""
+    return {**ENDED, "attempts": [ATTEMPTS[0], {**ATTEMPTS[1], **place}]}
+
+
+@pytest.mark.parametrize("option", ["results", "checkpoints"])
+def test_what_an_attempt_left_in_another_region_is_in_the_bucket_of_that_region(
+    s3: Any, server: ScriptedServer, tmp_path: Path, option: str
+) -> None:
+    create: Any = boto3.client
+    ohio = create("s3", region_name="us-east-2")
+    ohio.create_bucket(Bucket="ohio", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    for client, bucket, name in ((s3, "bucket", "old"), (ohio, "ohio", "weights")):
+        client.put_object(Bucket=bucket, Key="out/job1-qstamp-2/output/model.tar.gz", Body=packed(name))
+        client.put_object(Bucket=bucket, Key=f"saved/job1/{name}", Body=b"hello")
+    server.answers(200, ran_there(region="us-east-2"))
+    server.answers(200, POLICY)
+    assert main(["get", "job1", "to", *(["--checkpoints"] if option == "checkpoints" else [])]) == 0
+    assert files(tmp_path / "to") == {"model/weights" if option == "results" else "weights"}
+
+
+def test_in_the_queue_s_region_no_policy_is_read(s3: Any, server: ScriptedServer) -> None:
+    put(s3, model=packed("weights"))
+    server.answers(200, ran_there())
+    assert main(["get", "job1"]) == 0
+    assert [request.path for request in server.received] == ["/prod/jobs/job1"]
+
+
+def test_the_bucket_of_another_account_is_read_with_the_profile_of_that_account(
+    s3: Any, server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = session_of_profile("222222222222", "lab", tmp_path, monkeypatch)
+    create: Any = there.client
+    ohio = create("s3", region_name="us-east-2")
+    ohio.create_bucket(Bucket="ohio", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    ohio.put_object(Bucket="ohio", Key="out/job1-qstamp-2/output/model.tar.gz", Body=packed("weights"))
+    for _ in range(2):
+        server.answers(200, ran_there(region="us-east-2", account="222222222222"))
+        server.answers(200, POLICY)
+    assert main(["get", "job1"]) == 2
+    assert "job1 is in account 222222222222, and no AWS profile of that account is set" in capsys.readouterr().err
+    monkeypatch.setenv("SAGEMAKER_QUEUE_ACCOUNT_PROFILES", "222222222222=lab")
+    assert main(["get", "job1"]) == 0
+    assert files(tmp_path / "job1") == {"model/weights"}
 
 
 def test_archives_without_files_are_explained(

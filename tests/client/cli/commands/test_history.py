@@ -139,6 +139,14 @@ def test_csv_has_a_line_for_each_attempt(server: ScriptedServer, capsys: pytest.
     assert (first["launched"], second["began"], second["lost_s"]) == ("2026-11-21 11:40:00", "", "")
 
 
+def test_csv_names_region_and_account(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers(200, page(ATTEMPT, {**ATTEMPT, "region": "us-east-2", "account": "222222222222"}))
+    assert main(["history", "--csv"]) == 0
+    first, second = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (first["region"], first["account"]) == ("", "")
+    assert (second["region"], second["account"]) == ("us-east-2", "222222222222")
+
+
 def test_nothing_is_said_as_such(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answers(200, page())
     assert main(["history"]) == 0

@@ -151,6 +151,19 @@ class TestShow:
         assert main(["show", "job1"]) == 0
         assert "Accepts    8, 4, 2\n" in capsys.readouterr().out
 
+    def test_region_and_account_of_attempts(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        here: Any = DETAIL["attempts"][0]  # type: ignore[index]
+        place = {"region": "us-east-2", "account": "222222222222"}
+        there = {**here, **place, "attempt": 2, "trainingJobName": "job1-qstamp-2", "outcome": None, "ended": None}
+        request = {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"}}
+        server.answers(200, {**DETAIL, **place, "state": "running", "attempts": [here, there], "request": request})
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert re.search(r"Region +us-east-2\n", page) and re.search(r"Account +222222222222\n", page)
+        first, second = (line for line in page.splitlines() if re.match(r" +[12] +job1-qstamp", line))
+        assert "us-east-2" not in first and re.search(r"job1-qstamp-2 +us-east-2 +222222222222 ", second)
+        assert "s3://bucket/out/job1-qstamp-2/output/ (in the project's bucket of us-east-2)" in page
+
     def test_little_is_known(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"job": "job1", "state": "running", "cancelRequested": True})
         assert main(["show", "job1"]) == 0

@@ -117,6 +117,16 @@ def test_it_can_be_summed_up_for_each(
     assert found["total"]["instance_hours"] == 6
 
 
+@pytest.mark.parametrize(("by", "there"), [("region", "us-east-2"), ("account", "222222222222")])
+def test_regions_and_accounts_are_told_apart(
+    by: str, there: str, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(server, {**ATTEMPT, by: there}, {**ATTEMPT, "job": "job2", "ranSeconds": 900.0, "lostSeconds": 0})
+    assert main(["usage", "--by", by, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each[by], each["instance_hours"]) for each in found["usage"]] == [(there, 4), ("(the queue's)", 0.5)]
+
+
 def test_csv_has_all_figures(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     answers(server, *ALL, prices=PRICES)
     assert main(["usage", "--csv", "--since", "2026-11-01"]) == 0
