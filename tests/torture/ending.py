@@ -27,7 +27,8 @@ from tests.torture.world import World
 
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
-MOST_BROKEN_TICKS = 40
+MOST_BROKEN_TICKS = 30
+ASKING_SECONDS = 20  # in a tick, of a region that throttles
 FAILING_ROUNDS = (2, 8, 16)
 FAILING_SECONDS = ((TICK_SECONDS,), (310.0,), (TICK_SECONDS, 310.0, 3700.0))  # that attempts run before they fail
 WAITS_FOR_NOTHING = "nobody waits for a job that has ended"
@@ -102,7 +103,8 @@ class Ending:
         """Return whether a job waits for nothing but a slot, and could have one at home.
 
         A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
-        wait for a job that is in the other region.
+        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, even if they
+        are in a region that is broken.
         """
         world = self._world
         row = world.invariants.row(name) or {}
@@ -110,7 +112,9 @@ class Ending:
         tags = tags_of(row)
         elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
         others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
-        return job.state.waits and not others and not elsewhere
+        rows = MemoryTables.query(world.tables, LINES, ACTIVE)
+        claims = any(it.get("evictedFor") == name and "site" in it for it in rows)
+        return job.state.waits and not others and not elsewhere and not claims
 
     def _let_failures_repeat(self) -> None:
         """Most attempts fail, again and again, some soon after their start and some an hour later."""
@@ -199,7 +203,7 @@ class Ending:
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
         self._world.now += seconds
         self._run(self._actors.tick())
-        until = self._world.now + TICK_SECONDS  # a region that throttles is asked again and again
+        until = self._world.now + ASKING_SECONDS  # a region that throttles is asked again and again
         while self._world.woken and not (self._world.broken and self._world.now > until):
             self._run(self._actors.wake_up())
 

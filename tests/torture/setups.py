@@ -384,7 +384,7 @@ def some_troubles(rng: random.Random) -> dict[str, tuple[Fault, ...]]:
 
     Where everything goes wrong, few get far: bugs that take two faults of a kind show where others stay away.
     """
-    half = {fault for fault in Fault if rng.random() < 0.5}
+    half = {fault for fault in Fault if fault is not Fault.UNREACHABLE and rng.random() < 0.5}
     kinds = rng.choice((tuple(FAULTS), WRITES, WRITES))
     return {kind: tuple(fault for fault in FAULTS[kind] if fault in half) if kind in kinds else () for kind in FAULTS}
 
