@@ -32,7 +32,7 @@ from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.failures import FailureClass, GpuFailure, LoggedLine, NamedRule, returned_gpus, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
-from job_queue.domain.fleet.sites import Site, key_of, name_in, same_place, site_of_slots, sites_of
+from job_queue.domain.fleet.sites import Site, has_other_sites, key_of, name_in, same_place, site_of_slots, sites_of
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import (
     LAUNCHED,
@@ -264,7 +264,7 @@ class Reconciler(ControllerPart):
 
     def _other_sites(self, policy: Policy, metadata: Metadata) -> tuple[Site, ...]:
         """Return the sites of the policy, and those that have been compared before and still have jobs or list."""
-        if not sites_of(policy) and not metadata.site_listings:
+        if not has_other_sites(policy) and not metadata.site_listings:
             return ()
         live = [job.site for job in self._repository.active()] + [job.site for job in self._repository.external()]
         return sites_of(policy, live)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product, zip_longest
 from typing import Any
 
-from job_queue.domain.fleet.sites import Site, same_place, site_of_pool
+from job_queue.domain.fleet.sites import Site, has_other_sites, same_place, site_of_pool
 from job_queue.domain.job import Demand, Job
 from job_queue.domain.requests.portability import localized
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -136,7 +136,7 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
         return []
     own = project.pools_for(interactive=job.interactive) or tuple(by_name)
     named = [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
-    if not any(site_of_pool(pool) for pool in policy.pools):
+    if not has_other_sites(policy):
         return named
     return [pool for pool in named if why_not_there(job, pool, project) is None]
 
@@ -158,8 +158,8 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
 
 def unusable_pools(job: Job, policy: Policy) -> str | None:
     """Return a sentence about pools of the project that a job cannot use because of their sites; None without one."""
-    project = project_of(policy, job.project)
-    if project is None or not any(site_of_pool(pool) for pool in policy.pools):
+    project = project_of(policy, job.project) if has_other_sites(policy) else None
+    if project is None:
         return None
     own = job.pools or project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
     types = {instance_type for alternative in job.demand for instance_type in alternative}

@@ -21,7 +21,7 @@ from job_queue.domain.access.rights import Action
 from job_queue.domain.carriers.members import TAG, kind_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
-from job_queue.domain.fleet.sites import sites_of
+from job_queue.domain.fleet.sites import has_other_sites
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, StartByAction, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
@@ -223,7 +223,7 @@ class SubmissionService:
         late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)
         owners_share = project is not None and project.owners_share
         new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
-        portability = portability_of(request) if sites_of(applied.policy) else None
+        portability = portability_of(request) if has_other_sites(applied.policy) else None
         job = replace(new, after=after, portability=portability)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))

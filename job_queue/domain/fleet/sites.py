@@ -71,6 +71,11 @@ def site_of_slots(slots: Slots, policy: Policy) -> Site | None:
     return next((site_of_pool(pool) for pool in policy.pools if pool.name in slots), None)
 
 
+def has_other_sites(policy: Policy) -> bool:
+    """Return whether a pool is in another region or account."""
+    return any(pool.region or pool.role for pool in policy.pools)
+
+
 def sites_of(policy: Policy, others: Iterable[Site | None] = ()) -> tuple[Site, ...]:
     """Return the sites of a policy's pools, and others, without the home site: each account and region once."""
     found = [*map(site_of_pool, policy.pools), *others]
