@@ -186,6 +186,8 @@ class FakeTraining:
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         demand = TrainingRequest.read(request).resources.demand[0]
         for other, pool in self.warm_pools.items():
+            if not self._are_together(other, name):
+                continue
             if pool.footprint == TrainingRequest.read(request).footprint and self.jobs[other].instance_counts == demand:
                 del self.warm_pools[other]
                 self.reused[other] = name
@@ -197,6 +199,10 @@ class FakeTraining:
         self.created[name] = self.clock()
         if name.startswith(CARRIER_PREFIX) and self.agents_start:
             self.start_agent(name)
+        return True
+
+    def _are_together(self, one: str, other: str) -> bool:  # noqa: ARG002
+        """Return whether two training jobs are in one account and region."""
         return True
 
     def start_agent(self, carrier: str) -> None:
@@ -360,19 +366,19 @@ class FakeTraining:
             **({"LastModifiedTime": round(job.modified * 1000)} if job.modified is not None else {}),
             **({"TrainingStartTime": int(job.began * 1000)} if job.began is not None else {}),
             **({"TrainingEndTime": int(job.ended_at * 1000)} if job.ended_at is not None else {}),
-            **self._times(job),
+            **self._times(job, self.created[name]),
         }
 
-    def _times(self, job: TrainingJob) -> dict[str, Any]:
+    def _times(self, job: TrainingJob, created: float) -> dict[str, Any]:
         """The fields that tell when its instances came, or that they did not come in time."""
         if job.starved:
             return {
                 "StoppingCondition": {"MaxPendingTimeInSeconds": 7200},
                 "SecondaryStatusTransitions": [
-                    {"Status": "Pending", "StartTime": int(self.created[job.name] * 1000)},
-                    {"Status": "Stopped", "StartTime": int(self.created[job.name] * 1000) + 7200 * 1000},
+                    {"Status": "Pending", "StartTime": int(created * 1000)},
+                    {"Status": "Stopped", "StartTime": int(created * 1000) + 7200 * 1000},
                 ],
-                "LastModifiedTime": str(int(self.created[job.name] * 1000) + 7200 * 1000),
+                "LastModifiedTime": str(int(created * 1000) + 7200 * 1000),
             }
         if job.instances_came is None:
             return {}

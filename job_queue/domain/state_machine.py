@@ -498,7 +498,9 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
     job, ended = transition.old, transition.ended
     here = run_seconds(job, now, ending.report)
     ran = job.run_seconds + here
-    new = replace(transition.new, run_seconds=ran, resumes_at=job.site if here else job.resumes_at)
+    # Without times, an attempt that was interrupted counts as one that has run, unless an earlier one has run for sure.
+    has_run = here or (transition.new.ran and not job.ran and not job.run_seconds)
+    new = replace(transition.new, run_seconds=ran, resumes_at=job.site if has_run else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
         return replace(transition, new=new)
     # The attempt's limit was what was left of the total, unless the request has a shorter one.

@@ -234,7 +234,7 @@ class LocalCloud:
             self._project,
             {
                 "MaxCapacity": str(self._slots),
-                "AllowedRoleArns": self.role,
+                "AllowedRoleArns": ",".join(self._training_roles()),
                 # the root user, whose keys are in `environment`
                 "AdminArns": f"arn:aws:iam::{self.home.account}:root",
                 "VpcEndpointIds": VPC_ENDPOINT,
@@ -256,6 +256,10 @@ class LocalCloud:
         if self._policy is not None:
             self._apply(self._policy)
         self.tick()  # runs the cold start before the first request, and shows errors of the function early
+
+    def _training_roles(self) -> list[str]:
+        """Return the roles of training jobs of all accounts, which have the same name in each account."""
+        return [self.role.replace(self.home.account, account) for account in self._account_keys]
 
     def _parameters_of_sites(self) -> dict[str, str]:
         """Return the template's parameters for other sites; none if there is only the home site."""

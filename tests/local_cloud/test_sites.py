@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from local_cloud.aws.deployment import create_bucket
 from local_cloud.aws.stack import PROJECT, LocalCloud
-from local_cloud.commands.up_and_exec import fault_lines, pool_lines
+from local_cloud.commands.up_and_exec import fault_lines, pool_lines, usage
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sites.emulated_site import EmulatedSite
@@ -67,7 +67,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
     (project / "job_queue").mkdir()
     (project / "job_queue" / "__init__.py").touch()
     (project / "job_queue" / "lambda_function.py").write_text(WORKER)
-    shutil.copy(PROJECT / "template.yaml", project)
+    for template in (PROJECT / "template.yaml", *PROJECT.glob("satellite.yaml")):
+        shutil.copy(template, project)
     options: dict[str, Any] = {"regions": ("us-east-1", "us-east-2"), "accounts": 2, "instances": {"ml.m5.large": 1}}
     with LocalCloud(2, project=project, intercept=MEETING, **options) as cloud:
         for site in SITES:
@@ -137,6 +138,16 @@ def test_the_environment_names_the_sites(cloud: LocalCloud) -> None:
     assert FAR.role_arn == "arn:aws:iam::111111111111:role/sagemaker-queue-satellite-us-east-2"
 
 
+def test_jobs_may_have_the_role_of_each_account(cloud: LocalCloud) -> None:
+    (stack,) = cloud.client("cloudformation").describe_stacks(StackName="sagemaker-queue")["Stacks"]
+    given = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
+    roles = [f"arn:aws:iam::{account}:role/sagemaker-training" for account in (HOME.account, OTHER.account)]
+    assert given["AllowedRoleArns"].split(",") == roles
+    assert [
+        root(cloud, site, "iam").get_role(RoleName="sagemaker-training")["Role"]["Arn"] for site in (HOME, FAR)
+    ] == roles
+
+
 def test_lines_for_a_policy_and_about_faults_name_the_sites(cloud: LocalCloud) -> None:
     lines = pool_lines(cloud)
     place = f"region: us-east-2, role: {FAR.role_arn}"
@@ -144,6 +155,7 @@ def test_lines_for_a_policy_and_about_faults_name_the_sites(cloud: LocalCloud) -
     assert lines[1:3] == ["pools:", "  - {name: home, instance_type: ml.m5.large, capacity: 2}"]
     assert lines[-1] == f"  - {far}"
     assert len(lines) == 2 + len(SITES)
+    assert "\n".join(lines) in usage(cloud, None)
     assert fault_lines(cloud) == []
 
 
@@ -328,15 +340,14 @@ def test_arguments_of_assume_role_are_checked(
         as_queue.assume_role(**(given | change))
 
 
-def test_a_session_is_of_one_site_and_expires(cloud: LocalCloud, as_queue: Any) -> None:
+def test_a_session_passes_no_role_of_another_account_and_expires(cloud: LocalCloud, as_queue: Any) -> None:
     given = {"RoleArn": FAR.role_arn, "RoleSessionName": "queue", "ExternalId": cloud.external_id}
     keys = as_queue.assume_role(**given)["Credentials"]
     far = client_of(cloud, keys, "sagemaker", FAR.region)
     far.list_training_jobs()
-    with pytest.raises(ClientError, match="AccessDenied"):  # the role is for us-east-2
-        client_of(cloud, keys, "sagemaker", "us-east-1").list_training_jobs()
+    tags = [{"Key": "queue-name", "Value": "sagemaker-queue"}]
     with pytest.raises(ClientError, match="iam:PassRole"):  # a role of the home account
-        far.create_training_job(**request("with-a-foreign-role", RoleArn=cloud.role))
+        far.create_training_job(**request("foreign-qstamp-1", RoleArn=cloud.role, Tags=tags))
     cloud.expire_sessions()
     with pytest.raises(ClientError, match="ExpiredToken"):
         far.list_training_jobs()

@@ -29,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     walks.add_argument("--seed", type=int, default=0, help="the first seed; each run adds 1 (default: 0)")
     walks.add_argument("--shared", action="store_true", help="walks in which most jobs share instances")
     walks.add_argument("--interactive", action="store_true", help="walks with a policy and many interactive jobs")
+    walks.add_argument("--regions", action="store_true", help="walks with pools in two regions, one of which may break")
     walks.add_argument("--throttled", action="store_true", help="DynamoDB throttles partition keys in each walk")
     walks.add_argument("--trace", action="store_true", help="one walk only, told step by step")
 
@@ -46,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_walks(options: argparse.Namespace) -> bool:
-    kind = Kind.SHARED if options.shared else Kind.INTERACTIVE if options.interactive else Kind.PLAIN
+    kind = next((kind for kind in Kind if getattr(options, kind, False)), Kind.PLAIN)
     if options.trace:
         with planted(options.plant):
             outcome = walk(options.seed, trace=True, kind=kind, throttled=options.throttled)

@@ -12,15 +12,24 @@ from job_queue.controller.cycle import Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Refused, Unavailable
 from job_queue.domain.expectations.hangs import MOST_HANGS, may_hang
+from job_queue.domain.fleet.sites import key_of
 from job_queue.domain.job import iso
 from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
-from tests.torture.aws import JOBS, LINES
+from tests.torture.aws import JOBS, LINES, PLACE, site_in
 from tests.torture.failure_samples import FailureCourse, may_fail
 from tests.torture.invariants import require
 from tests.torture.process import Process
-from tests.torture.setups import KEPT, a_policy, a_shared_policy, with_failure_rules, with_limited_preemption
+from tests.torture.setups import (
+    KEPT,
+    REPLICATED,
+    a_policy,
+    a_regions_policy,
+    a_shared_policy,
+    with_failure_rules,
+    with_limited_preemption,
+)
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
@@ -29,6 +38,8 @@ MOST_DELIVERIES = 20  # times that an event is delivered if the function fails
 Held = tuple[str, int, str, str, str, int]
 """What an attempt holds: its submission and number, the name and project of the job with the slots, pool, slots."""
 
+AT_HOME_BY_BUCKET = {"OutputDataConfig": {"S3OutputPath": "s3://elsewhere/output"}}
+AT_HOME_BY_NETWORK = {"VpcConfig": {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}}
 STARVED = "starved"  # its time of pending is up
 
 # status, secondary status, failure reason, how often
@@ -92,10 +103,12 @@ class Actors:
             tags |= {"group": "g", "max_parallel": str(setup.together)}
         if setup.policy and rng.random() < 0.1:
             tags["pools"] = " ".join(setup.pools)
+        tags |= self._some_pools(tags.get("project"))
         resources = self._resources()
         if setup.elastic and "InstanceCount" in resources and self._more.random() < setup.elastic:
             tags["instances"] = self._sizes(resources)
         more = self.share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
+        more |= self._some_data(resources, tags)
         if self._fits_in_quota(resources, tags) and self._more.random() < 0.3:
             tags["preemptible"] = "false"
         if self._deadlines and self._deadlines.random() < setup.deadlines:
@@ -121,11 +134,34 @@ class Actors:
     def _fits_in_quota(self, resources: dict[str, Any], tags: dict[str, str]) -> bool:
         """Whether the policy of the ending has a quota in which a job may start that may not be stopped."""
         setup = self._world.setup
-        if setup.policy is None or "InstanceType" not in resources or tags.keys() & {"instances", "pools"}:
+        if (
+            setup.policy is None
+            or setup.regions
+            or "InstanceType" not in resources
+            or tags.keys() & {"instances", "pools"}
+        ):
             return False
         quotas = {project["name"]: project["quota"] for project in setup.policy["projects"]}
         quota = quotas[tags["project"]].get(setup.pool_of(resources["InstanceType"]), 0)
         return bool(resources["InstanceCount"] <= quota)
+
+    def _some_pools(self, project: str | None) -> dict[str, str]:
+        """Some jobs name pools; those that may name the pool of the other region only."""
+        if not self._world.setup.regions or project not in REPLICATED:
+            return {}
+        return self._more.choice(({}, {}, {"pools": "home ohio"}, {"pools": "ohio home"}, {"pools": "ohio"}))
+
+    def _some_data(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
+        """Some jobs write no checkpoints, and some have data or a network of the home region only."""
+        more: dict[str, Any] = {}
+        if not self._world.setup.regions:
+            return more
+        if tags.get("pools") == "ohio":
+            if "InstanceCount" in resources:
+                resources["InstanceCount"] = min(resources["InstanceCount"], self._world.setup.pools["ohio"])
+        elif self._more.random() < 0.1:
+            more = self._more.choice((AT_HOME_BY_BUCKET, AT_HOME_BY_NETWORK))
+        return {**more, **({"CheckpointConfig": None} if self._more.random() < 0.2 else {})}
 
     def share(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
         """It asks for GPUs, and says what is to run."""
@@ -174,6 +210,8 @@ class Actors:
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
             **more,
         )
+        if request["CheckpointConfig"] is None:
+            del request["CheckpointConfig"]
         if owner == OWNER:
             self._requests[name] = request
         else:
@@ -315,7 +353,11 @@ class Actors:
     def apply_policy(self) -> None:
         """An operator applies another policy."""
         if self._world.setup.policy is not None:
-            self.apply((a_shared_policy if self._world.setup.shared else a_policy)(self._rng))
+            setup = self._world.setup
+            if setup.regions:
+                self.apply(a_regions_policy(self._rng, setup.other_sites[0], setup.pools))
+            else:
+                self.apply((a_shared_policy if setup.shared else a_policy)(self._rng))
 
     def apply(self, policy: dict[str, Any]) -> Process:
         """An operator applies this policy, by force if it is refused because of live jobs."""
@@ -390,7 +432,8 @@ class Actors:
 
         SageMaker took it once, or a pool changes it.
         """
-        changed = {name for name, request in self._requests.items() if _is_changed_by_pools(request)}
+        everywhere = self._world.setup.regions  # the other region changes all requests
+        changed = {name for name, request in self._requests.items() if everywhere or _is_changed_by_pools(request)}
         ran = {launch.job for launch in self._world.sagemaker.launches.values()}
         self._world.sagemaker.poison -= ran | changed
 
@@ -419,10 +462,14 @@ class Actors:
         if "carrier" in detail:
             return self.deliver_report(detail["carrier"], detail["attempt"])
 
+        place = detail.get(PLACE, (None, None))
+        reported = {name: value for name, value in detail.items() if name != PLACE}
+
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            sandbox.controller.training_job_changed(detail, invocation)
+            sandbox.controller.training_job_changed(reported, invocation, place)
 
         words = f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}"
+        words += f" of {place[1]} {place[0] or ''}" if PLACE in detail else ""
         return self._world.begin(words, program, may_wait=self._world.setup.waiting)
 
     def deliver_first(self) -> Process:
@@ -576,20 +623,26 @@ class Actors:
 
     def start_external(self) -> None:
         """Somebody starts a training job past the queue, where a slot is free and nobody is about to take it."""
-        world = self._world
+        world, pool = self._world, "default"
+        if world.setup.regions:
+            pool = self._more.choice(list(world.setup.pools))
+        site = world.setup.sites.get(pool)
         held = 0
-        for line, column in (("active", "slots"), ("external", "demand")):
-            held += sum(sum(row[column].values()) for row in MemoryTables.query(world.tables, LINES, line))
-        used = sum(world.sagemaker.in_use().values())
-        if world.processes or world.late or self._externals > 1 or max(held, used) >= world.setup.capacity:
+        for row in MemoryTables.query(world.tables, LINES, "active"):
+            held += row["slots"].get(pool, 0)
+        for row in MemoryTables.query(world.tables, LINES, "external"):
+            held += sum(row["demand"].values()) if site_in(row["position"]) == (site.key if site else "") else 0
+        used, capacity = world.sagemaker.in_use().get(pool, 0), world.sagemaker.limits[pool]
+        if world.processes or world.late or self._externals > 1 or max(held, used) >= capacity:
             return
         self._externals += 1
         name = f"theirs{self._externals}"
-        world.say(f"somebody starts {name}")
+        world.say(f"somebody starts {name} in {pool}")
         request = a_request(name)
         if self._rng.random() < world.setup.warm:
             request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = self._rng.choice(KEPT)
-        world.sagemaker.start_external({**request, "TrainingJobName": name})
+        world.sagemaker.start_external({**request, "TrainingJobName": name}, site)
+        name = key_of(name, site)
         for _ in range(MOST_DELIVERIES):  # EventBridge delivers an event again if the function fails
             process = self.deliver(world.sagemaker.event(name))
             while not process.ended:

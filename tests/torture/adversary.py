@@ -9,11 +9,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from job_queue.domain.fleet.sites import key_of, name_in
 from job_queue.domain.launching.numbers import contains
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, PROOF_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.jobs import a_request
 from tests.torture.actors import ENDS, Actors
-from tests.torture.aws import JOBS
+from tests.torture.aws import JOBS, launched_in, site_in
 from tests.torture.setups import KEPT
 from tests.torture.world import World
 
@@ -47,6 +48,8 @@ class Adversary:
             (self.tag_an_attempt, 3),
             (self.submit, 2),
         ]
+        if self._world.setup.regions:
+            acts.append((self.copy_to_the_other_region, 6))
         if self._world.setup.shared:
             acts += [
                 (self.forge_report, 6),
@@ -75,6 +78,20 @@ class Adversary:
             name = self._rng.choice((f"mine{self._began}", *self._names()))
             self.create_job(name, self._tags(name), kind)
 
+    def copy_to_the_other_region(self) -> None:
+        """They create a training job with the name, tags and proof of an attempt, in the region where that is not."""
+        sagemaker = self._world.sagemaker
+        attempts = [name for name in sagemaker.names() if name in sagemaker.launches]
+        if len(self._alive()) < MOST_ALIVE and self._began < MOST_STARTED and attempts:
+            self._began += 1
+            name = self._rng.choice(attempts[-4:])
+            tags = dict(sagemaker.launches[name].tags)
+            self.create_job(self._in_the_other_region(name), tags, self._world.setup.kinds[0])
+
+    def _in_the_other_region(self, key: str) -> str:
+        (site,) = self._world.setup.other_sites
+        return name_in(key) if site_in(key) else key_of(key, site)
+
     def _aimed(self) -> list[tuple[str, Tags]]:
         """Free names that the queue is about to use, with the best tags there are for them."""
         sagemaker, aimed = self._world.sagemaker, []
@@ -83,6 +100,8 @@ class Adversary:
                 aimed.append((name, tags))
         for launch in sagemaker.launches.values():
             name = apply_qstamp(launch.job, launch.attempt + 1)
+            if self._world.setup.regions and self._rng.random() < 0.5:
+                name = self._in_the_other_region(name)
             if name not in sagemaker.jobs:
                 aimed.append((name, self._tags_for(name, launch.tags)))
         return aimed
@@ -102,9 +121,10 @@ class Adversary:
         resources: dict[str, Any] = {"InstanceType": kind, "InstanceCount": self._rng.choice((1, 1, 2))}
         if self._rng.random() < world.setup.warm:
             resources["KeepAlivePeriodInSeconds"] = self._rng.choice(KEPT)
-        request = a_request(name, ResourceConfig={"VolumeSizeInGB": 30, **resources}, Tags=_listed(tags))
+        site = next((it for it in world.setup.other_sites if it.key == site_in(name)), None)
+        request = a_request(name_in(name), ResourceConfig={"VolumeSizeInGB": 30, **resources}, Tags=_listed(tags))
         world.say(f"the adversary creates {name} {resources} {tags}")
-        if world.sagemaker.start_external({**request, "TrainingJobName": name}) and self._rng.random() < 0.7:
+        if world.sagemaker.start_external(request, site) and self._rng.random() < 0.7:
             self._actors.tell(name)
         world.check()
 
@@ -154,7 +174,7 @@ class Adversary:
             # Whether its stop is denied from now on is for the queue to find out; the plan does not know.
             world.sound = False
             row = world.invariants.row(launch.job)
-            if row is None or row.get("trainingJobName") != name or row["jobState"] == "starting":
+            if row is None or launched_in(row) != name or row["jobState"] == "starting":
                 world.sagemaker.unclear.add(name)
         world.sagemaker.tag(name, tags)
 
@@ -306,7 +326,7 @@ class Adversary:
         copied = dict(rng.choice(readable))
         match rng.choice(("copy", "copy", "number", "proof", "name", "made up", "another's")):
             case "number":
-                copied[ATTEMPT_TAG] = name.rpartition("-")[2]
+                copied[ATTEMPT_TAG] = name_in(name).rpartition("-")[2]
             case "proof":
                 number, _, digest = copied.get(PROOF_TAG, "1-").partition("-")
                 copied[PROOF_TAG] = f"{int(number or 0) + 1}-{digest}"
@@ -320,7 +340,7 @@ class Adversary:
 
     def _tags_for(self, name: str, copied: Tags) -> Tags:
         """What an attempt of this name should have, but for its proof. Nobody keeps a submission secret."""
-        job, _, number = name.partition("-qstamp-")
+        job, _, number = name_in(name).partition("-qstamp-")
         row = self._world.invariants.row(job)
         told = {QUEUE_TAG: QUEUE_NAME, JOB_TAG: job, ATTEMPT_TAG: number}
         return {**copied, **told, **({SUBMISSION_TAG: row["submission"]} if row else {})}
@@ -339,7 +359,7 @@ class Adversary:
 
     def _is_recorded(self, name: str, tags: Tags) -> bool:
         row = self._world.tables.rows.get((JOBS, tags[JOB_TAG]))
-        if row is None or row["submission"] != tags[SUBMISSION_TAG] or row.get("trainingJobName") != name:
+        if row is None or row["submission"] != tags[SUBMISSION_TAG] or launched_in(row) != name:
             return True
         number = int(tags[PROOF_TAG].partition("-")[0])
         return row["jobState"] != "starting" or not contains(row.get("unheard", ()), number)

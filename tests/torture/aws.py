@@ -10,6 +10,7 @@ from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write, try_again
 from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -25,11 +26,13 @@ REFUSALS = {
     Fault.QUOTA: LaunchResult.NO_QUOTA,
     Fault.DENIED: LaunchResult.NOT_NOW,
     Fault.THROTTLED: LaunchResult.THROTTLED,
+    Fault.UNREACHABLE: LaunchResult.UNREACHABLE,
 }
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
 UNUSED = "current utilization of 0 Instances"  # what a refusal says that is no quota lag
+PLACE = "(account and region)"  # in the simulated detail of an event; no field of SageMaker has this name
 JOBS, LINES, HISTORY = "sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"
 
 
@@ -139,13 +142,52 @@ def _key(write: Write) -> Key:
     return {name: write.item[name] for name in (("jobName",) if write.table == JOBS else ("line", "position"))}
 
 
-class SimulatedSageMaker(FakeTraining):
-    """SageMaker, whose truth the invariants are about.
+def site_in(key: str) -> str:
+    """Return the key of the site of a training job; empty: the home site."""
+    return key.partition("@")[2]
 
-    :param pool_of: the pool that instances of a type count in.
+
+def launched_in(row: Mapping[str, Any]) -> str | None:
+    """Return the key of the training job that a job's row, or its record of an ended attempt, names."""
+    name: str | None = row.get("trainingJobName")
+    return key_of(name, Site(**row["site"])) if name and row.get("site") else name
+
+
+class SiteView:
+    """SageMaker at another site, as the queue calls it."""
+
+    def __init__(self, sagemaker: "SimulatedSageMaker", site: Site) -> None:
+        self._sagemaker = sagemaker
+        self._site = site
+
+    def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        return self._sagemaker.create(request, self._site)
+
+    def stop(self, name: str) -> StopResult:
+        return self._sagemaker.stop(name, self._site)
+
+    def describe(self, name: str) -> TrainingJob | None:
+        return self._sagemaker.describe(name, self._site)
+
+    def release(self, name: str) -> bool:
+        return self._sagemaker.release(name, self._site)
+
+    def training_jobs(self) -> "SiteView":
+        return self
+
+    def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
+        return self._sagemaker.newest_first(before, self._site)
+
+
+class SimulatedSageMaker(FakeTraining):
+    """SageMaker at all sites, whose truth the invariants are about.
+
+    Training jobs are kept by their keys: the name, and the site unless that is the home site.
+
+    :param pool_of: the pool that instances of a type count in at a site, which is given by its key.
     """
 
-    def __init__(self, ask: Ask, pool_of: Callable[[str], str]) -> None:
+    def __init__(self, ask: Ask, pool_of: Callable[[str, str], str]) -> None:
         super().__init__()
         self.changed: dict[str, None] = {}  # training jobs, in order, so that every run is the same
         self.poison: set[str] = set()  # jobs whose request it will never take
@@ -181,14 +223,18 @@ class SimulatedSageMaker(FakeTraining):
         self._pool_of = pool_of
         self._ask = ask
 
-    def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        name = request["TrainingJobName"]
+    def at(self, site: Site | None) -> Any:
+        return SiteView(self, site) if site else self
+
+    def create(self, request: Mapping[str, Any], site: Site | None = None) -> tuple[LaunchResult, str]:
+        name = key_of(request["TrainingJobName"], site)
         call = Call(
             "create",
             name,
-            partial(self._create, request),
+            partial(self._create, request, site),
             lambda: (LaunchResult.UNKNOWN, "timeout"),
             lambda fault: (REFUSALS[fault], refusal(REFUSALS[fault], request)),
+            site_in(name),
         )
         check = request.get("InfraCheckConfig")
         sent, earlier = self._unanswered.get(name, (0.0, check))
@@ -199,35 +245,45 @@ class SimulatedSageMaker(FakeTraining):
         answer: tuple[LaunchResult, str] = self._ask(call)
         if answer[0] is not LaunchResult.UNKNOWN:
             self._unanswered[name] = (sent, earlier)
-        if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN):
+        never_arrived = (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.UNREACHABLE)
+        if answer[0] not in never_arrived:
             self.trail.append((name, _tags(request)))
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
             self.refusals.setdefault(name, []).append(self.clock())
         if answer[0] in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
-            kinds = TrainingRequest.read(request).resources.demand[0]
+            kinds = [key_of(kind, site) for kind in TrainingRequest.read(request).resources.demand[0]]
             if UNUSED in answer[1]:
                 self.lacking.update(kinds)
             else:
                 self.lag_since = dict.fromkeys(kinds, self.clock()) | self.lag_since
         return answer
 
-    def stop(self, name: str) -> StopResult:
-        unknown = lambda *_: StopResult.UNKNOWN  # noqa: E731
-        stopping: StopResult = self._ask(Call("stop", name, partial(self._stop, name), unknown, unknown))
+    def stop(self, name: str, site: Site | None = None) -> StopResult:
+        unknown, name = lambda *_: StopResult.UNKNOWN, key_of(name, site)
+        call = Call("stop", name, partial(self._stop, name), unknown, unknown, site_in(name))
+        stopping: StopResult = self._ask(call)
         return stopping
 
-    def describe(self, name: str) -> TrainingJob | None:
-        found: TrainingJob | None = self._ask(Call("describe", name, partial(self.known, name), _no_answer, _no_answer))
+    def describe(self, name: str, site: Site | None = None) -> TrainingJob | None:
+        name = key_of(name, site)
+        call = Call("describe", name, partial(self.known, name), _no_answer, _no_answer, site_in(name))
+        found: TrainingJob | None = self._ask(call)
         return found
 
-    def release(self, name: str) -> bool:
-        may_not = lambda fault: fault is not Fault.DENIED and _no_answer()  # noqa: E731
-        asked: bool = self._ask(Call("release", name, partial(self._release, name), _no_answer, may_not))
+    def release(self, name: str, site: Site | None = None) -> bool:
+        may_not, name = lambda fault: fault is not Fault.DENIED and _no_answer(), key_of(name, site)
+        call = Call("release", name, partial(self._release, name), _no_answer, may_not, site_in(name))
+        asked: bool = self._ask(call)
         return asked
 
-    def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
-        newest = lambda: next(FakeTraining.newest_first(self, before))  # noqa: E731
-        yield self._ask(Call("list", "", newest, _no_answer, _no_answer))
+    def newest_first(self, before: int | None = None, site: Site | None = None) -> Iterator[list[ListedJob]]:
+        where = site.key if site else ""
+
+        def newest() -> list[ListedJob]:
+            listed = next(FakeTraining.newest_first(self, before))
+            return [replace(it, name=name_in(it.name)) if where else it for it in listed if site_in(it.name) == where]
+
+        yield self._ask(Call("list", where, newest, _no_answer, _no_answer, where))
 
     # --- the truth -------------------------------------------------------------------------------
 
@@ -246,8 +302,14 @@ class SimulatedSageMaker(FakeTraining):
         used: dict[str, int] = {}
         for name in [*self.alive_names(), *self.warm_names()]:
             for kind, count in self.jobs[name].instance_counts.items() if name not in but else ():
-                used[self._pool_of(kind)] = used.get(self._pool_of(kind), 0) + count
+                pool = self._pool_of(kind, site_in(name))
+                used[pool] = used.get(pool, 0) + count
         return used
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The detail of an event, with the account and region of the training job if they are not the queue's."""
+        event, site = super().event(name), self.jobs[name].site
+        return {**event, "TrainingJobName": self.jobs[name].name, PLACE: (site.account, site.region)} if site else event
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         super().end(name, status, secondary, failure)
@@ -255,7 +317,7 @@ class SimulatedSageMaker(FakeTraining):
             self.run(name, self.created[name], self.clock())
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
-            self.lacking.update(self.jobs[name].instance_counts)
+            self._lack(name)
         self._free(name, self.clock())
         self.changed[name] = None
 
@@ -267,9 +329,12 @@ class SimulatedSageMaker(FakeTraining):
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
         self.jobs[name] = replace(self.jobs[name], began=None, ended_at=None)  # its instances never came
-        self.lacking.update(self.jobs[name].instance_counts)
+        self._lack(name)
         if self.warm_pools.pop(name, None):
             self._free(name, self.clock())
+
+    def _lack(self, name: str) -> None:
+        self.lacking.update(key_of(kind, self.jobs[name].site) for kind in self.jobs[name].instance_counts)
 
     def delete(self, name: str, *, keeps_trace: bool = True) -> bool:
         if not super().delete(name, keeps_trace=keeps_trace):
@@ -279,7 +344,8 @@ class SimulatedSageMaker(FakeTraining):
 
     def forget(self, name: str) -> None:
         """Keep what is known of a deleted training job, under a name that no training job can have."""
-        kept = f"{name} deleted {len(self.deleted_at)} {self.clock():.0f}"
+        kept_name = f"{name_in(name)} deleted {len(self.deleted_at)} {self.clock():.0f}"
+        kept = key_of(kept_name, self.jobs[name].site)
         del self.deletions[name]
         self.traceless.discard(name)
         of_names: tuple[dict[str, Any], ...] = (
@@ -295,7 +361,7 @@ class SimulatedSageMaker(FakeTraining):
                 names.remove(name)
                 names.add(kept)
         self.reused = {old: kept if new == name else new for old, new in self.reused.items()}
-        self.jobs[kept] = replace(self.jobs[kept], name=kept)
+        self.jobs[kept] = replace(self.jobs[kept], name=kept_name)
         self.former.setdefault(name, []).append(kept)
 
     def names(self) -> list[str]:
@@ -312,12 +378,12 @@ class SimulatedSageMaker(FakeTraining):
     def _is_known(self, name: str) -> bool:
         return name not in self.deleted_at or name in self.deletions
 
-    def start_external(self, request: Mapping[str, Any]) -> bool:
+    def start_external(self, request: Mapping[str, Any], site: Site | None = None) -> bool:
         """Somebody starts a training job past the queue. False: its name is taken."""
-        started = self._start(request)
+        started, key = self._start(request, site), key_of(request["TrainingJobName"], site)
         if started:
-            self.theirs.add(request["TrainingJobName"])
-        self.changed[request["TrainingJobName"]] = None
+            self.theirs.add(key)
+        self.changed[key] = None
         return started
 
     def tag(self, name: str, tags: Mapping[str, str]) -> None:
@@ -329,22 +395,22 @@ class SimulatedSageMaker(FakeTraining):
         """Training jobs of the queue that have not ended. It has not decided on what late calls launch again."""
         return [name for name in self.alive_names() if name in self.launches and name not in self.again]
 
-    def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        tags, name = _tags(request), request["TrainingJobName"]
+    def _create(self, request: Mapping[str, Any], site: Site | None = None) -> tuple[LaunchResult, str]:
+        tags, name = _tags(request), key_of(request["TrainingJobName"], site)
         if tags[JOB_TAG] in self.poison:
             self.refused.add(tags[SUBMISSION_TAG])
             return LaunchResult.REFUSED, "ValidationException: no such image"
         if self.refuses_checks and request.get("InfraCheckConfig"):
             return LaunchResult.REFUSED, "ValidationException: InfraCheckConfig is not supported."
-        if name not in self.jobs and self._meets_warm_instances(request):
+        if name not in self.jobs and self._meets_warm_instances(request, site):
             self.blocked = self.blocked or (None if self.landing else name)
             self.changed[name] = None
             return LaunchResult.NO_CAPACITY, refusal(LaunchResult.NO_CAPACITY, request)
-        if name not in self.jobs and (words := self._meets_quota_lag(request)):
+        if name not in self.jobs and (words := self._meets_quota_lag(request, site)):
             self.lag_refusals += 1
             self.changed[name] = None
             return LaunchResult.NO_CAPACITY, words
-        if not self._start(request):
+        if not self._start(request, site):
             return LaunchResult.NAME_TAKEN, "ResourceInUse"
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         if not self.landing:
@@ -355,9 +421,19 @@ class SimulatedSageMaker(FakeTraining):
         self.changed[name] = None
         return LaunchResult.LAUNCHED, ""
 
-    def _start(self, request: Mapping[str, Any]) -> bool:
+    def _start(self, request: Mapping[str, Any], site: Site | None = None) -> bool:
         self._end_warm_pools()
-        return super()._start(request)
+        if site is None:
+            return super()._start(request)
+        key = key_of(request["TrainingJobName"], site)
+        started = super()._start({**request, "TrainingJobName": key})
+        if started:
+            self.jobs[key] = replace(self.jobs[key], name=request["TrainingJobName"], site=site)
+            self.requests[key] = request
+        return started
+
+    def _are_together(self, one: str, other: str) -> bool:
+        return site_in(one) == site_in(other)
 
     def _end_warm_pools(self) -> None:
         for name in [name for name, pool in self.warm_pools.items() if pool.until <= self.clock()]:
@@ -367,35 +443,39 @@ class SimulatedSageMaker(FakeTraining):
     def _free(self, name: str, at: float) -> None:
         """Have the quota lag of instances begin then, unless a warm pool keeps them."""
         if self.quota_lag and name not in self.warm_pools:
-            self._freed += [(at, kind, count) for kind, count in self.jobs[name].instance_counts.items()]
+            counts, site = self.jobs[name].instance_counts, self.jobs[name].site
+            self._freed += [(at, key_of(kind, site), count) for kind, count in counts.items()]
 
-    def _meets_warm_instances(self, request: Mapping[str, Any]) -> bool:
+    def _meets_warm_instances(self, request: Mapping[str, Any], site: Site | None) -> bool:
         """Whether it would fit but for instances that are kept warm, and not for it."""
         wanted = TrainingRequest.read(request)
         demand, mine = wanted.resources.demand[0], wanted.footprint
-        warm = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in self.warm_names()]
+        where = site.key if site else ""
+        here = [name for name in self.warm_names() if site_in(name) == where]
+        warm = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in here]
         if not warm or any(pool.footprint == mine and counts == demand for pool, counts in warm):
             return False
         kept: Counter[str] = Counter()
         for _, counts in warm:
-            kept.update({self._pool_of(kind): count for kind, count in counts.items()})
+            kept.update({self._pool_of(kind, where): count for kind, count in counts.items()})
         more: Counter[str] = Counter()
         for kind, count in demand.items():
-            more[self._pool_of(kind)] += count
+            more[self._pool_of(kind, where)] += count
         used = self.in_use()
         over = {pool: used.get(pool, 0) + count - self.limits[pool] for pool, count in more.items()}
         return any(count > 0 for count in over.values()) and all(count <= kept[pool] for pool, count in over.items())
 
-    def _meets_quota_lag(self, request: Mapping[str, Any]) -> str | None:
+    def _meets_quota_lag(self, request: Mapping[str, Any], site: Site | None) -> str | None:
         """Refuse a request that would fit, but for the instances of jobs that have ended. Return SageMaker's words."""
         self._end_warm_pools()
         self._freed = [it for it in self._freed if it[0] + self.quota_lag > self.clock()]
         demand = TrainingRequest.read(request).resources.demand[0]
         for kind, count in demand.items() if self._freed else ():
-            holding = {*self.alive_names(), *self.warm_names()}
+            where = site.key if site else ""
+            holding = {it for it in (*self.alive_names(), *self.warm_names()) if site_in(it) == where}
             used = sum(self.jobs[name].instance_counts.get(kind, 0) for name in holding)
-            lagging = sum(number for _, freed, number in self._freed if freed == kind)
-            limit = self.limits.get(self._pool_of(kind), 0)
+            lagging = sum(number for _, freed, number in self._freed if freed == key_of(kind, site))
+            limit = self.limits.get(self._pool_of(kind, where), 0)
             if used + count <= limit < used + count + lagging:
                 one = {**request, "ResourceConfig": {"InstanceType": kind, "InstanceCount": count}}
                 return quota_refusal(one, limit, used + lagging)

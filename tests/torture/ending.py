@@ -16,16 +16,19 @@ from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Drains, DrainStops, JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
-from tests.torture.aws import LINES
+from tests.torture.aws import LINES, site_in
 from tests.torture.failure_samples import may_fail
+from tests.torture.faults import PARTITIONS
 from tests.torture.invariants import POLICY as POLICY_ROW
-from tests.torture.invariants import require
+from tests.torture.invariants import require, tags_of
 from tests.torture.process import Process
 from tests.torture.setups import with_quota_for_everybody
 from tests.torture.world import World
 
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
+MOST_BROKEN_TICKS = 30
+ASKING_SECONDS = 20  # in a tick, of a region that throttles
 FAILING_ROUNDS = (2, 8, 16)
 FAILING_SECONDS = ((TICK_SECONDS,), (310.0,), (TICK_SECONDS, 310.0, 3700.0))  # that attempts run before they fail
 WAITS_FOR_NOTHING = "nobody waits for a job that has ended"
@@ -47,10 +50,13 @@ class Ending:
         world = self._world
         world.say("--- faults stop")
         world.tables.throttle = None
+        world.broken.clear()
         self._actors.repair()
         while world.processes:
             world.resume(world.processes[0])
         self._let_late_calls_end()
+        if world.setup.partitions and self._rng.random() < 0.5:
+            self._endure_a_broken_region()
         self._tick()
         could_start, overdue = self._due(), self._overdue()
         self._tick()
@@ -74,6 +80,41 @@ class Ending:
         self._tick()
         self._tick()
         self._check_nothing_is_left()
+
+    def _endure_a_broken_region(self) -> None:
+        """One region is broken and nothing else: each job that can run at home runs there and ends."""
+        world = self._world
+        mode = self._rng.choice(list(PARTITIONS))
+        world.say(f"--- the other region stays broken: {mode}")
+        world.broken = {site.key: mode for site in world.setup.other_sites}
+        for _ in range(MOST_BROKEN_TICKS):
+            for name in world.sagemaker.alive_names():
+                if not site_in(name):
+                    self._actors.end(name, tell=self._rng.random() < 0.5)
+            while world.events:
+                self._run(self._actors.deliver(world.events.pop()))
+            self._tick()
+        left = [] if self._drains() else list(filter(self._can_run_at_home, self._actors.unfinished()))
+        world.broken.clear()
+        require(not left, "no job waits for a broken region if it can run in the other one", f"{left}")
+        self._let_late_calls_end()
+
+    def _can_run_at_home(self, name: str) -> bool:
+        """Return whether a job waits for nothing but a slot, and could have one at home.
+
+        A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
+        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, even if they
+        are in a region that is broken.
+        """
+        world = self._world
+        row = world.invariants.row(name) or {}
+        job = job_from(row)
+        tags = tags_of(row)
+        elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
+        others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
+        rows = MemoryTables.query(world.tables, LINES, ACTIVE)
+        claims = any(it.get("evictedFor") == name and "site" in it for it in rows)
+        return job.state.waits and not others and not elsewhere and not claims
 
     def _let_failures_repeat(self) -> None:
         """Most attempts fail, again and again, some soon after their start and some an hour later."""
@@ -162,12 +203,13 @@ class Ending:
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
         self._world.now += seconds
         self._run(self._actors.tick())
-        while self._world.woken:
+        until = self._world.now + ASKING_SECONDS  # a region that throttles is asked again and again
+        while self._world.woken and not (self._world.broken and self._world.now > until):
             self._run(self._actors.wake_up())
 
     def _run(self, process: Process) -> None:
         while not process.ended:
-            self._world.resume(process)
+            self._world.resume(process, self._world.fate_of_broken(process.call, self._rng))
 
     # --- what must be true then ------------------------------------------------------------------
 
@@ -182,9 +224,9 @@ class Ending:
         alive = set(world.sagemaker.alive_names())
         drains = self._drains()
         for job in rows:
-            if job.state is JobState.STARTING or job.launched in world.sagemaker.untold:
+            if job.state is JobState.STARTING or job.training_job in world.sagemaker.untold:
                 continue  # in doubt as long as a call for it may land
-            name = job.launched or ""
+            name = job.training_job or ""
             launch = world.sagemaker.launches.get(name)
             found = f"{job.name} is still {job.state}, SageMaker's {name} has ended"
             deleted = name in world.sagemaker.deletions or name in world.sagemaker.again
@@ -206,8 +248,8 @@ class Ending:
             require(not job.requeue_hung or stops, "an attempt that hangs is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         strangers = self._strangers()
-        own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)
-        counted |= {job.launched or "" for job in own}
+        own = (job for job in rows if job.state is JobState.STARTING or job.training_job not in strangers)
+        counted |= {job.training_job or "" for job in own}
         uses = alive | set(world.sagemaker.warm_names())
         unseen = (uses - counted) - self._taken_for_others(uses, counted)
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")
@@ -229,8 +271,9 @@ class Ending:
         """
         sagemaker = self._world.sagemaker
 
-        def kind(name: str) -> tuple[str | None, dict[str, int]]:
-            return TrainingRequest.read(sagemaker.requests[name]).footprint, dict(sagemaker.jobs[name].instance_counts)
+        def kind(name: str) -> tuple[str, str | None, dict[str, int]]:
+            footprint = TrainingRequest.read(sagemaker.requests[name]).footprint
+            return site_in(name), footprint, dict(sagemaker.jobs[name].instance_counts)
 
         gone = [kind(name) for name in sorted(counted - uses) if name in sagemaker.jobs]
         taken = set()

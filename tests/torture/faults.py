@@ -26,6 +26,7 @@ class Fault(StrEnum):
     KILLED_BEFORE = "killed before"
     KILLED_AFTER = "killed after"
     KILLED_LATE = "killed while it is under way"  # it takes effect later
+    UNREACHABLE = "region unreachable"  # refused on its way: it never takes effect, and the caller knows
 
 
 NOT_AT_ONCE = (Fault.THROTTLED, Fault.UNSENT, Fault.LATE, Fault.TWICE)  # a write takes effect never, later or again
@@ -49,6 +50,16 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 }
 """The faults that each kind of call can meet."""
 
+PARTITIONS: dict[str, dict[str, tuple[Fault, ...]]] = {
+    "refuses": dict.fromkeys(FAULTS, (Fault.UNREACHABLE,)),
+    "swallows": {
+        kind: (Fault.UNSENT, Fault.UNANSWERED, Fault.LATE) if Fault.LATE in faults else (Fault.UNSENT,)
+        for kind, faults in FAULTS.items()
+    },
+    "throttles": {"create": (Fault.THROTTLED,)},
+}
+"""The faults that each kind of call to a broken region meets, by the way in which the region is broken."""
+
 SIGNATURE_SECONDS = 16 * 60  # how long a call that was sent may still take effect
 WAIT_SECONDS = {"create": 8.0, "assign": 8.0}  # until the caller of an unanswered call gives up
 USUAL_WAIT_SECONDS = 5.0
@@ -64,6 +75,7 @@ class Call:
     effect: Callable[[], Any]
     unanswered: Callable[[], Any]  # what its caller gets if no answer comes
     refused: Callable[[Fault], Any]  # ... and if AWS refuses it
+    site: str = ""  # the key of the site that the call is sent to; empty: the home site
 
     def meets(self, other: "Call") -> bool:
         """Whether it matters which of the two takes effect first."""

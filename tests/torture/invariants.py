@@ -1,6 +1,7 @@
 """What must be true after every step, whatever has failed. SageMaker's truth is asked, not the queue's records."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,15 @@ from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, 
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.expectations.hangs import MOST_HANGS
+from job_queue.domain.fleet.sites import key_of
 from job_queue.domain.job import INTERRUPTED, LEAST_RUNTIME_SECONDS, Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
 from job_queue.scheduler import Settings
-from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
+from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables, launched_in, site_in
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.retry_expectations import NEVER, Counts, Orders, after_failure, views
-from tests.torture.setups import MOST_PREEMPTIONS, Setup
+from tests.torture.setups import BUCKETS, MOST_PREEMPTIONS, OTHER_REGION, REPLICATED, Setup
 
 if TYPE_CHECKING:
     from tests.torture.members import SimulatedCarriers
@@ -35,6 +37,11 @@ def require(holds: object, invariant: str, found: str) -> None:
         raise ViolationError(f"{invariant}: {found}")
 
 
+def tags_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """The tags that a job's user has given it."""
+    return {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
+
+
 def dependencies_of(row: dict[str, Any]) -> list[tuple[str, bool]]:
     """The jobs that a job's user has named, and whether it does not matter how each ends."""
     tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
@@ -46,6 +53,11 @@ def sizes_of(row: dict[str, Any]) -> set[int]:
     """The numbers of instances that a job's user has named; none where there are no several."""
     tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
     return set(map(int, tags.get("instances", "").split()))
+
+
+def _first_key(attempt: TrainingJob) -> str:
+    """Return the key that a training job had before it was deleted."""
+    return key_of(attempt.name.split()[0], attempt.site)
 
 
 class LeaseOrder:
@@ -218,12 +230,14 @@ class Invariants:
                 held[pool] = held.get(pool, 0) + count
         for name in self._sagemaker.warm_names():
             for kind, count in self._sagemaker.jobs[name].instance_counts.items():
-                held[self._setup.pool_of(kind)] = held.get(self._setup.pool_of(kind), 0) + count
+                pool = self._setup.pool_of(kind, site_in(name))
+                held[pool] = held.get(pool, 0) + count
         for pool in policy["pools"]:
             self._limits[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
         for where, row in self._tables.rows.items():
             for kind, count in row["demand"].items() if where[:2] == (LINES, EXTERNAL) else ():
-                held[self._setup.pool_of(kind)] = held.get(self._setup.pool_of(kind), 0) + count
+                name = self._setup.pool_of(kind, site_in(where[2]))
+                held[name] = held.get(name, 0) + count
         for pool in policy["pools"]:
             self._promised[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
 
@@ -266,7 +280,7 @@ class Invariants:
         launched, self._sagemaker.launched = self._sagemaker.launched, []
         for name in launched:
             row = self.row(self._sagemaker.launches[name].job)
-            if row is None or row.get("trainingJobName") != name or row["jobState"] != "starting":
+            if row is None or launched_in(row) != name or row["jobState"] != "starting":
                 continue
             since = epoch(row["stateSince"])
             self._check_promise(name, since)
@@ -275,7 +289,10 @@ class Invariants:
         """Where SageMaker has refused launches for quota lag only, the next try is not far off."""
         row, key = self._tables.rows.get(where), where[2].removeprefix(BACKOFF_PREFIX)
         pool, _, kind = key.partition("/")
-        kinds = {it for it in self._setup.kinds if self._setup.pool_of(it) == pool and kind in ("", it)}
+        site = self._setup.sites.get(pool)
+        at = site.key if site else ""
+        kinds = {it for it in self._setup.kinds if self._setup.pool_of(it, at) == pool and kind in ("", it)}
+        kinds = {key_of(it, site) for it in kinds}
         since = [self._sagemaker.lag_since[it] for it in kinds & self._sagemaker.lag_since.keys()]
         lags = since and not kinds & self._sagemaker.lacking and min(since) + LONGEST_LAG_SECONDS > now
         if row is not None and lags and not row.get("atFault"):
@@ -291,7 +308,7 @@ class Invariants:
             if name not in self._sagemaker.former or name not in self._sagemaker.created:
                 continue
             row = self.row(name.rpartition("-qstamp-")[0])
-            if row is None or row.get("trainingJobName") != name or name in self.confused:
+            if row is None or launched_in(row) != name or name in self.confused:
                 continue
             created = self._sagemaker.created[name]
             heard = epoch(row["started"]) if row.get("started") and row["jobState"] != "starting" else now
@@ -306,12 +323,13 @@ class Invariants:
         if name not in self._sagemaker.former:
             return False
         row = self.row(name.rpartition("-qstamp-")[0]) or {}
-        knows = row.get("trainingJobName") != name or row.get("missingSince", now) < now - LAMBDA_SECONDS
+        knows = launched_in(row) != name or row.get("missingSince", now) < now - LAMBDA_SECONDS
         # Others may have copied the tags while a late call of the queue might have launched it again.
         again, created = row.get("late") or {}, self._sagemaker.created[name]
-        is_late = name == apply_qstamp(row.get("jobName", ""), int(again.get("attempt", 0)))
+        late_name = apply_qstamp(row.get("jobName", ""), int(again.get("attempt", 0)))
+        is_late = name == launched_in({"trainingJobName": late_name, "site": again.get("site")})
         may_be_own = is_late and created <= again["dead"] + CLOCK_SECONDS
-        ended = [it["started"] or it["ended"] for it in row.get("attempts", ()) if it["trainingJobName"] == name]
+        ended = [it["started"] or it["ended"] for it in row.get("attempts", ()) if launched_in(it) == name]
         may_be_own = may_be_own or any(created <= epoch(it) + CLOCK_SECONDS for it in ended)
         return late or not knows or may_be_own or self.confused.get(name) == row.get("submission", "")
 
@@ -327,9 +345,10 @@ class Invariants:
         used: dict[str, int] = {}
         for name in {*known, *self._sagemaker.alive_launches(), launched}:
             for kind, count in self._sagemaker.jobs[name].instance_counts.items():
-                used[self._setup.pool_of(kind)] = used.get(self._setup.pool_of(kind), 0) + count
+                pool = self._setup.pool_of(kind, site_in(name))
+                used[pool] = used.get(pool, 0) + count
         for kind in self._sagemaker.jobs[launched].instance_counts:
-            pool = self._setup.pool_of(kind)
+            pool = self._setup.pool_of(kind, site_in(launched))
             found = f"{launched} makes {used[pool]} of {self._promised[pool]} in {pool}, beside {sorted(known)}"
             require(used[pool] <= self._promised[pool], "what others use is promised to nobody", found)
 
@@ -372,7 +391,7 @@ class Invariants:
         found = f"{name} has ended the attempts {ended}, the history has {accounts}"
         require(ended == accounts, "each attempt that ended is in the history once", found)
         attempts = self._attempts_of(name)
-        alive = [it.name for it in attempts if not it.ended]
+        alive = [it.key for it in attempts if not it.ended]
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
         self._check_attempts(job)
         self._check_stage(job)
@@ -381,6 +400,8 @@ class Invariants:
         fixed = job.interactive and job.evicted_for is not None
         require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
         self._check_guarantee(job, row)
+        if self._setup.regions:
+            self._check_regions(job, row)
         if self._setup.deadlines:
             self._check_deadlines(job, row, attempts)
         if self._setup.failures and job.carries is None:
@@ -392,9 +413,9 @@ class Invariants:
         found = f"{name} counts {job.hangs} hangs, and {hung} attempts were stopped for it"
         require(hung <= job.hangs <= MOST_HANGS, "hangs are counted, and no job is stopped for them for ever", found)
         if job.state in ("running", "stopping"):
-            ours = self._incarnations(job.launched or "", job.submission, job.attempt)
-            require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
-            launched = job.launched or ""
+            launched = job.training_job or ""
+            ours = self._incarnations(launched, job.submission, job.attempt)
+            require(ours, "nothing of others is taken for an attempt", f"{name} says that {launched} is its own")
             if launched in self._sagemaker.again and epoch(job.started or "") >= self._sagemaker.created[launched]:
                 self._sagemaker.again.remove(launched)  # the queue has heard of it
         alive = [it for it in alive if it not in self._sagemaker.again]
@@ -410,7 +431,7 @@ class Invariants:
         """By the tags of the request, and by what SageMaker was asked and has run."""
         tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
         if "not_before" in tags:
-            early = [it.name for it in attempts if self._sagemaker.created[it.name] < epoch(tags["not_before"])]
+            early = [it.key for it in attempts if self._sagemaker.created[it.key] < epoch(tags["not_before"])]
             require(not early, "no job starts before its time", f"{early} not before {tags['not_before']}")
         if job.state == "stopping" and job.evicted_for is not None:
             limits = [int(tags["max_preemptions"])] if "max_preemptions" in tags else []
@@ -428,15 +449,51 @@ class Invariants:
         An attempt whose tags a person has changed before the queue heard of it may count or not.
         """
         left, sagemaker = float(total), self._sagemaker
-        launched = [it for it in attempts if sagemaker.launches[it.name].submission == job.submission]
-        own = {it.name: it for it in launched if it.name not in sagemaker.unclear}
-        for attempt in sorted(own.values(), key=lambda it: self._sagemaker.launches[it.name].attempt):
-            limit = self._sagemaker.requests[attempt.name]["StoppingCondition"]["MaxRuntimeInSeconds"]
+        launched = [it for it in attempts if sagemaker.launches[it.key].submission == job.submission]
+        own = {it.key: it for it in launched if it.key not in sagemaker.unclear}
+        for attempt in sorted(own.values(), key=lambda it: self._sagemaker.launches[it.key].attempt):
+            limit = self._sagemaker.requests[attempt.key]["StoppingCondition"]["MaxRuntimeInSeconds"]
             found = f"{attempt.name} may run for {limit} s, and {left:.0f} s are left of {total}"
             require(limit <= max(LEAST_RUNTIME_SECONDS, left + 1), "attempts do not exceed the total runtime", found)
             require(left > 0, "no attempt begins when the total runtime is used up", found)
             if attempt.began is not None and attempt.ended_at is not None:
                 left -= attempt.ended_at - attempt.began
+
+    # --- regions ---------------------------------------------------------------------------------
+
+    def _check_regions(self, job: Job, row: dict[str, Any]) -> None:
+        """By the request of the user and by SageMaker's training jobs, not by the sites that the queue has recorded."""
+        launches, request = self._sagemaker.launches, json.loads(row["jobDetails"])
+        attempts = self._attempts_of(job.name, job.submission)
+        sites: dict[int, set[str]] = {}
+        for attempt in attempts:
+            sites.setdefault(launches[attempt.key].attempt, set()).add(site_in(attempt.key))
+        twice = {number: where for number, where in sites.items() if len(where) > 1}
+        require(not twice, "an attempt exists in at most one region", f"{job.name}: {twice}")
+        there = [it for it in attempts if it.site is not None]
+        project, fixed = tags_of(row).get("project", ""), "VpcConfig" in request or "elsewhere" in str(request)
+        stays = fixed or project not in REPLICATED
+        found = f"{job.name} of {project}: {[it.key for it in there]}"
+        require(not (there and stays), "a job with data of one region is never launched elsewhere", found)
+        for attempt in there:
+            addresses = re.findall(r"s3://([^/']+)", str(self._sagemaker.requests[attempt.key]))
+            found = f"{attempt.key} has the buckets {addresses}"
+            local = BUCKETS[OTHER_REGION]
+            require(set(addresses) == {local}, "an attempt has the buckets of its region", found)
+        if "CheckpointConfig" in request and not REPLICATED.get(project, True):
+            self._check_resumptions(job, sorted(attempts, key=lambda it: launches[it.key].attempt))
+
+    def _check_resumptions(self, job: Job, attempts: list[TrainingJob]) -> None:
+        ran_at: str | None = None
+        for attempt in attempts:
+            found = f"{attempt.key} began after an attempt in the region {ran_at or 'of the queue'!r}"
+            same = ran_at in (None, site_in(attempt.key))
+            require(same, "a job whose checkpoints are in one region resumes there", found)
+            known = {*self._sagemaker.unclear, *self._sagemaker.again, *self._sagemaker.deleted_at, *self.confused}
+            if attempt.key in known or _first_key(attempt) in known:
+                return  # the queue cannot know all about it
+            if attempt.began is not None and attempt.ended_at is not None and attempt.ended_at >= attempt.began + 1:
+                ran_at = site_in(attempt.key)
 
     # --- failures --------------------------------------------------------------------------------
 
@@ -452,7 +509,7 @@ class Invariants:
             same = self._tables.rows[where].get("failure_class") == classes.get(number)
             require(same, "the history has the class of each failure", f"{job.name}, attempt {number}: {classes}")
         failed = [it for it in row["attempts"] if it["outcome"] == "failed" or it.get("failureClass")]
-        truth = [self._incarnations(it["trainingJobName"], job.submission, it["attempt"]) for it in failed]
+        truth = [self._incarnations(launched_in(it) or "", job.submission, it["attempt"]) for it in failed]
         if all(map(self._is_clear, truth)):
             self._check_retries(job, failed, [attempt for (attempt,) in truth], orders)
             self._check_instances(job, failed)
@@ -465,12 +522,12 @@ class Invariants:
         for recorded in failed:
             if recorded.get("failureClass") != "hardware":
                 continue
-            name, number = recorded["trainingJobName"], recorded["attempt"] + 1
-            for following in self._incarnations(apply_qstamp(job.name, number), job.submission, number):
-                request = self._sagemaker.requests[following.name]
+            name, number = launched_in(recorded), recorded["attempt"] + 1
+            for following in self._everywhere(apply_qstamp(job.name, number), job.submission, number):
+                request = self._sagemaker.requests[following.key]
                 checked = "InfraCheckConfig" in request or "InstanceGroups" in request["ResourceConfig"]
                 require(checked, "instances are checked after a hardware failure", f"{following.name}: {request}")
-                reused = self._sagemaker.reused.get(name) == following.name
+                reused = self._sagemaker.reused.get(name or "") == following.key
                 sure = not self._setup.faults and not self._setup.adversary  # the release is neither lost nor denied
                 require(
                     not (reused and sure), "instances that failed are not used again", f"{following.name} has {name}'s"
@@ -480,20 +537,20 @@ class Invariants:
         """Return whether an attempt is one training job, and the queue cannot have taken another one for it."""
         if len(incarnations) != 1:
             return False
-        name = incarnations[0].name
-        return not {name.split()[0]} & self.confused.keys() and name not in self._sagemaker.again
+        attempt = incarnations[0]
+        return not {_first_key(attempt)} & self.confused.keys() and attempt.key not in self._sagemaker.again
 
     def _check_retries(self, job: Job, failed: list[dict[str, Any]], truth: list[TrainingJob], orders: Orders) -> None:
         counts, said = {Counts()}, f"{job.name} with {orders}"
         for place, (recorded, attempt) in enumerate(zip(failed, truth, strict=True)):
             said += f"; attempt {recorded['attempt']}: {recorded.get('failureClass')}, {recorded['outcome']}"
-            is_member = attempt.name in self._sagemaker.carrier_of_member
+            is_member = attempt.key in self._sagemaker.carrier_of_member
             require(is_member or attempt.status == "Failed", "only an attempt that failed is recorded as failed", said)
-            stopped = attempt.name in self._sagemaker.stopped and not self._setup.adversary
+            stopped = attempt.key in self._sagemaker.stopped and not self._setup.adversary
             is_seen = views(
-                self._sagemaker.logs.failed.get(attempt.name),
+                self._sagemaker.logs.failed.get(attempt.key),
                 attempt.failure or "",
-                is_log_read=attempt.name in self._sagemaker.logs.read,
+                is_log_read=attempt.key in self._sagemaker.logs.read,
                 is_member=is_member,
             )
             seen = [view for view in is_seen if view.failure_class == recorded.get("failureClass")]
@@ -544,16 +601,16 @@ class Invariants:
     def _check_sizes(self, job: Job, row: dict[str, Any]) -> None:
         """By what its user asked for, and by SageMaker's numbers."""
         accepted = sizes_of(row)
-        recorded = {attempt["trainingJobName"]: attempt["instances"] for attempt in row["attempts"]}
+        recorded = {launched_in(attempt): attempt["instances"] for attempt in row["attempts"]}
         for attempt in self._attempts_of(job.name, job.submission):
-            if (name := attempt.name.split()[0]) in self.confused or attempt.name in self._sagemaker.again:
+            if (name := _first_key(attempt)) in self.confused or attempt.key in self._sagemaker.again:
                 continue
             count = sum(attempt.instance_counts.values())
             found = f"{attempt.name} has {count} instances, its job accepts {accepted}"
             require(not accepted or count in accepted, "an attempt has as many instances as its job accepts", found)
-            if attempt.name != name:
+            if attempt.key != name:
                 continue  # it was deleted, and a later call for the attempt may have asked for another number
-            held = sum(job.slots.values()) if name == job.launched and job.state.holds_slots else count
+            held = sum(job.slots.values()) if name == job.training_job and job.state.holds_slots else count
             found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(name)} are recorded"
             same = count == held == (recorded.get(name, count) or 0)
             require(same, "the queue knows how many instances an attempt has", found)
@@ -572,6 +629,11 @@ class Invariants:
         wanted = submission, attempt
         own = (it for it, launch in launches if launch and (launch.submission, launch.attempt) == wanted)
         return [self._sagemaker.jobs[it] for it in own]
+
+    def _everywhere(self, name: str, submission: str, attempt: int) -> list[TrainingJob]:
+        """The training jobs at all sites that the queue has launched as an attempt."""
+        keys = (key_of(name, site) for site in (None, *self._setup.other_sites))
+        return [it for key in keys for it in self._incarnations(key, submission, attempt)]
 
     def _check_submission(self, job: Job, now: float) -> None:
         """Only a finished job whose time is over makes room for another of its name."""
@@ -603,8 +665,10 @@ class Invariants:
         found = f"{job.name} went from {before} to {job.attempt}"
         require(job.attempt >= before, "attempts count upward", found)
         for number in range(before, job.attempt):
-            passed = self._sagemaker.of_name(apply_qstamp(job.name, number))
-            if self._sagemaker.theirs.intersection(passed):
+            stamped = apply_qstamp(job.name, number)
+            of_name = [self._sagemaker.of_name(key_of(stamped, site)) for site in (None, *self._setup.other_sites)]
+            passed = [it for names in of_name if not self._sagemaker.theirs.intersection(names) for it in names]
+            if not passed and any(of_name):
                 continue
             if not passed and job.gpus is not None:
                 continue  # its carrier ended before it was assigned
@@ -621,7 +685,9 @@ class Invariants:
             return
         require(job.state.holds_slots, "only an attempt has a stage", f"{job.name} is {job.state}")
         told = [
-            it for name in self._sagemaker.of_name(job.launched or "") for it in self._sagemaker.stages.get(name, ())
+            it
+            for name in self._sagemaker.of_name(job.training_job or "")
+            for it in self._sagemaker.stages.get(name, ())
         ]
         found = f"{job.launched} has {job.stage} since {job.stage_at}, reported were {told}"
         require((job.stage_at, job.stage) in told, "a stage is what SageMaker has reported of the attempt", found)
@@ -642,8 +708,8 @@ class Invariants:
         attempts = self._attempts_of(job.name, job.submission)
         if job.submission in self.confused.values():
             return  # what has the name of an attempt may have ended in any way
-        attempts = [it for it in attempts if it.name not in self._sagemaker.again and not self._is_unheard_of(it, row)]
-        clear = [it for it in attempts if it.name not in self._sagemaker.unclear]
+        attempts = [it for it in attempts if it.key not in self._sagemaker.again and not self._is_unheard_of(it, row)]
+        clear = [it for it in attempts if it.key not in self._sagemaker.unclear]
         try:
             self._check_outcome(job, attempts, row)
         except ViolationError:
@@ -654,8 +720,8 @@ class Invariants:
         require(len(ends) == 1, "a finished job has one outcome", f"{job.name}: {ends}")
 
     def _check_outcome(self, job: Job, attempts: list[TrainingJob], row: dict[str, Any]) -> None:
-        last = max(attempts, key=lambda it: self._sagemaker.launches[it.name].attempt, default=None)
-        said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.name, it.status) for it in attempts]}"
+        last = max(attempts, key=lambda it: self._sagemaker.launches[it.key].attempt, default=None)
+        said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.key, it.status) for it in attempts]}"
         outcome = "a finished job has one outcome, and it is SageMaker's"
         untold = [it for it in attempts if self._is_untold(it, row)]
         completed = any(it.status == "Completed" for it in attempts if it not in untold or job.state == "completed")
@@ -667,7 +733,7 @@ class Invariants:
         refused = job.submission in self._sagemaker.refused
         if job.state == "failed":
             require(last.status == "Failed" if last else refused, outcome, said)
-            made_room = last is not None and last.name in self._sagemaker.stopped
+            made_room = last is not None and last.key in self._sagemaker.stopped
             require(not made_room, "nobody fails who was asked to make room", said)
             refused_late = last is not None and "ValidationException" in (job.reason or "")
             require(not refused_late, "nobody is refused for good who was accepted once", said)
@@ -679,7 +745,7 @@ class Invariants:
                 forgotten = any(not it[1] and it[0] in self._replaced for it in asked)
                 require(broken or forgotten, "a dependent is stopped if it can never start, and only then", said)
                 return
-            by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self._sagemaker.by_hand)
+            by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.key in self._sagemaker.by_hand)
             require(cancelled or by_itself or last in untold, outcome, said)
             made_room = last in untold and row["history"][-2]["state"] == "stopping"
             told_late = by_itself and "MaxRuntimeInSeconds" in (job.reason or "")  # by an event after the deletion
@@ -704,15 +770,15 @@ class Invariants:
         return True
 
     def _number(self, attempt: TrainingJob) -> int:
-        return self._sagemaker.launches[attempt.name].attempt
+        return self._sagemaker.launches[attempt.key].attempt
 
     def _is_unheard_of(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
         """Return whether an attempt was deleted before the queue heard that SageMaker had launched it."""
         recorded = any(it["attempt"] == self._number(attempt) for it in row["attempts"])
-        return attempt.name in self._sagemaker.deleted_at and not recorded
+        return attempt.key in self._sagemaker.deleted_at and not recorded
 
     def _is_untold(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
         """Return whether an attempt was deleted so long before its recorded end that no event can have told of it."""
-        deleted = self._sagemaker.deleted_at.get(attempt.name)
+        deleted = self._sagemaker.deleted_at.get(attempt.key)
         ends = [it["ended"] for it in row["attempts"] if it["attempt"] == self._number(attempt)]
         return deleted is not None and any(epoch(it) >= deleted + MISSING_SECONDS - 1 for it in ends)

@@ -12,6 +12,7 @@ from typing import Any
 from job_queue.adapters.carriers.mailbox import Heard, Introduction
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, CARRIER_PREFIX, JOB_TAG, SUBMISSION_TAG
 from job_queue.scheduler import WHOLE, GpuAllocation
@@ -33,7 +34,7 @@ class SimulatedCarriers(SimulatedSageMaker):
     A member is a training job among the others, without instances, and no list names it.
     """
 
-    def __init__(self, ask: Callable[[Call], Any], pool_of: Callable[[str], str]) -> None:
+    def __init__(self, ask: Callable[[Call], Any], pool_of: Callable[[str, str], str]) -> None:
         super().__init__(ask, pool_of)
         self.agents_start = False  # in `_create`: with what the world knows of their carriers
         self.carrier_of_member: dict[str, str] = {}  # member's attempt -> carrier's
@@ -62,7 +63,7 @@ class SimulatedCarriers(SimulatedSageMaker):
 
     def stop_attempt(self, job: Job) -> StopResult:
         if job.carrier_attempt is None:
-            return self.stop(job.launched or "")
+            return self.stop(job.launched or "", job.site)
         unknown = lambda *_: StopResult.UNKNOWN  # noqa: E731
         answer: StopResult = self._ask(
             Call("stop", job.address or "", partial(self._stop_member, job), unknown, unknown)
@@ -71,7 +72,7 @@ class SimulatedCarriers(SimulatedSageMaker):
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
         if job.carrier_attempt is None:
-            return self.describe(job.launched or "")
+            return self.describe(job.launched or "", job.site)
         described = partial(self.mailboxes.describe, job)
         found: TrainingJob | None = self._ask(Call("describe", job.address or "", described, _no_answer, _no_answer))
         return found
@@ -164,8 +165,8 @@ class SimulatedCarriers(SimulatedSageMaker):
         for carrier in self.carriers():
             self.look(carrier)
 
-    def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        result = super()._create(request)
+    def _create(self, request: Mapping[str, Any], site: Site | None = None) -> tuple[LaunchResult, str]:
+        result = super()._create(request, site)
         name = request["TrainingJobName"]
         if result[0] is LaunchResult.LAUNCHED and name.startswith(CARRIER_PREFIX):
             self.jobs[name] = replace(self.jobs[name], began=self.clock())

@@ -1,4 +1,4 @@
-"""Seventy bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Seventy-four bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -30,7 +30,7 @@ from job_queue.domain.launching.proof import is_ended_attempt, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import ActiveJob, JobState, Plan, Slots, Snapshot, WaitReason
+from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitReason
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.plan_state import PlanState
@@ -649,6 +649,38 @@ def _runtime_not_summed() -> list[Slip]:
     return [("job_queue.domain.state_machine.run_seconds", lambda job, at, report: 0)]
 
 
+def _site_ignored() -> list[Slip]:
+    """A training job with the name, tags and proof of an attempt is the attempt, in whichever region it is."""
+    return [("job_queue.adapters.sagemaker.same_place", lambda one, other: True)]  # noqa: ARG005
+
+
+def _unreachable_gives_up_earlier_calls() -> list[Slip]:
+    """A call that was not sent ends the launch, although an earlier call may still land."""
+    refused = state_machine.record_refusal
+
+    def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
+        if not any(backoff.unreachable for backoff in named.get("backoffs", ())):
+            return refused(job, sent_at, message, **named)
+        own = tuple(call for call in job.calls if call.sent_at == sent_at)
+        return replace(refused(replace(job, calls=own), sent_at, message, **named), old=job)
+
+    return [("job_queue.domain.state_machine.record_refusal", forgetful)]
+
+
+def _resumes_anywhere() -> list[Slip]:
+    """A job starts again in any region, and not where its checkpoints are."""
+    return [("job_queue.domain.job.Job.has_work", property(lambda self: False))]  # noqa: ARG005
+
+
+def _external_in_the_wrong_region() -> list[Slip]:
+    """External jobs of another region take slots of the home region."""
+
+    def slots_at_home(counts: Mapping[str, int], of: Policy, plan: str | None = None, site: object = None) -> Slots:  # noqa: ARG001
+        return policy.slots_of(counts, of, plan)
+
+    return [("job_queue.domain.cluster_state.slots_of", slots_at_home)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -743,6 +775,10 @@ BUGS = {
     "instances-not-checked": Bug(_instances_not_checked, (44,)),
     "failed-instances-kept": Bug(_failed_instances_kept, (703,)),
     "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (143,), kind=Kind.SHARED),
+    "site-ignored": Bug(_site_ignored, (0,), kind=Kind.REGIONS),
+    "unreachable-gives-up-earlier-calls": Bug(_unreachable_gives_up_earlier_calls, (0,), kind=Kind.REGIONS),
+    "resumes-anywhere": Bug(_resumes_anywhere, (0,), kind=Kind.REGIONS),
+    "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (0,), kind=Kind.REGIONS),
 }
 
 

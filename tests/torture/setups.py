@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.launching.launch_rate import CreateRate
 from local_cloud.dynamodb.key_throttle import KeyLimits
 from tests.jobs import P5
@@ -28,6 +29,14 @@ STAGES = (*[0.0] * 10, 0.3, 0.8)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
+OTHER_REGION = "us-east-2"
+ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
+BUCKETS = {"us-east-1": "bucket", OTHER_REGION: "bucket-ohio"}
+REPLICATED = {
+    "vision": False,
+    "nlp": True,
+}  # projects with buckets in both regions, and whether checkpoints are in both
+ONE_REGION = "solo"  # a project without a bucket in the other region
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
 
@@ -37,6 +46,7 @@ class Kind(StrEnum):
     PLAIN = "plain"
     SHARED = "shared"  # they share instances
     INTERACTIVE = "interactive"  # people work in them
+    REGIONS = "regions"  # they run in two regions
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,14 @@ class Setup:
     drains: float = 0.0  # chance, at each step, that an admin drains a pool, now or later, or ends a drain
     stages: float = 0.0  # chance, at each step, that a training job reaches another SecondaryStatus
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
+    other_sites: tuple[Site, ...] = ()  # besides the home site
+    partitions: float = 0.0  # chance, at each step, that the other region breaks or works again
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
+
+    @property
+    def regions(self) -> bool:
+        """Whether there are pools of other sites."""
+        return bool(self.other_sites)
 
     @property
     def pools(self) -> dict[str, int]:
@@ -85,11 +102,26 @@ class Setup:
             return {"default": self.capacity}
         return {pool["name"]: pool["capacity"] for pool in self.policy["pools"]}
 
-    def pool_of(self, kind: str) -> str:
-        """The pool that instances of a type count in."""
+    def pool_of(self, kind: str, site: str = "") -> str:
+        """The pool that instances of a type count in.
+
+        :param site: the key of their site; empty: the home site.
+        """
         if self.policy is None:
             return "default"
+        if self.other_sites:
+            return next(name for name, its in self.sites.items() if (its.key if its else "") == site)
         return str(next(pool["name"] for pool in self.policy["pools"] if pool["instance_type"] == kind))
+
+    @property
+    def sites(self) -> dict[str, Site | None]:
+        """Sites by pool; None: the home site."""
+        pools = self.policy["pools"] if self.policy is not None else []
+        return {pool["name"]: _site_of(pool) for pool in pools}
+
+
+def _site_of(pool: Mapping[str, Any]) -> Site | None:
+    return Site(pool.get("region"), pool.get("role")) if pool.get("region") or pool.get("role") else None
 
 
 def a_setup(rng: random.Random, harm: random.Random | None = None, kind: Kind = Kind.PLAIN) -> Setup:
@@ -177,6 +209,66 @@ def a_shared_setup(rng: random.Random, harm: random.Random) -> Setup:
         waiting=True,
         adversary=harm.choice((0, 3, 8)),
     )
+
+
+def a_regions_setup(rng: random.Random, harm: random.Random) -> Setup:
+    """The setup of a walk with a pool of the home site and one of another site, in a third of them another account."""
+    faults = rng.choice(FAULT_RATES)
+    site = Site(OTHER_REGION, rng.choice((None, None, ROLE_OF_LAB)))
+    return Setup(
+        policy=a_regions_policy(rng, site),
+        jobs=rng.randint(3, 10),
+        kinds=KINDS[:1],
+        projects=(*REPLICATED, ONE_REGION),
+        steps=rng.randint(30, 120),
+        faults=faults,
+        troubles=some_troubles(rng),
+        scarce=rng.choice((0.0, 0.0, 0.4)) if faults else 0.0,
+        others=rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.2, 0.5)),
+        dependent=rng.choice((0.0, 0.0, 0.0, 0.5)),
+        together=rng.choice((None, None, None, 1)),
+        external=rng.random() < 0.3,
+        create_rate=rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5))),
+        warm=rng.choice((0.0, 0.0, 0.4, 0.8)),
+        releases_slowly=rng.random() < 0.3,
+        other_sites=(site,),
+        partitions=rng.choice((0.05, 0.15, 0.3)) if faults else 0.0,
+        waiting=True,
+        adversary=harm.choice((0, 0, 3, 8)),
+    )
+
+
+def a_regions_policy(rng: random.Random, site: Site, most: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A pool of each site, two projects whose jobs may run at both, and one whose data are in the home region.
+
+    :param most: instances of each pool at most, so that a job that has run in a pool fits there again; None: as drawn.
+    """
+    home, far = rng.randint(2, 3), rng.randint(1, 2)
+    if most:
+        home, far = min(home, most["home"]), min(far, most["ohio"])
+    share = rng.randint(0, home)
+    there = {"region": site.region, **({"role": site.role} if site.role else {})}
+    kept: dict[str, Any] = {"keep_warm": rng.choice(KEPT)} if rng.random() < 0.3 else {}
+    quotas = {"vision": {"home": share, "ohio": rng.randint(0, far)}, "nlp": {"home": home - share}, ONE_REGION: {}}
+    order = rng.choice((1, -1))
+    pools = [
+        {"name": "home", "capacity": home, "instance_type": KINDS[0]},
+        {"name": "ohio", "capacity": far, "instance_type": KINDS[0], **there, **kept},
+    ]
+    return {
+        "pools": pools[::order],
+        "projects": [
+            {
+                "name": name,
+                "quota": quota,
+                "over_quota": rng.choice((1, 3)),
+                **({"bucket_by_region": BUCKETS} if name in REPLICATED else {}),
+                "checkpoints_replicated": REPLICATED.get(name, False),
+            }
+            for name, quota in quotas.items()
+        ],
+        "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
+    }
 
 
 def a_shared_policy(rng: random.Random) -> dict[str, Any]:
@@ -292,7 +384,7 @@ def some_troubles(rng: random.Random) -> dict[str, tuple[Fault, ...]]:
 
     Where everything goes wrong, few get far: bugs that take two faults of a kind show where others stay away.
     """
-    half = {fault for fault in Fault if rng.random() < 0.5}
+    half = {fault for fault in Fault if fault is not Fault.UNREACHABLE and rng.random() < 0.5}
     kinds = rng.choice((tuple(FAULTS), WRITES, WRITES))
     return {kind: tuple(fault for fault in FAULTS[kind] if fault in half) if kind in kinds else () for kind in FAULTS}
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
+from job_queue.domain.fleet.sites import Site, key_of
 from tests.torture.failure_samples import Failed
 from tests.torture.faults import Call, Fault
 
@@ -21,7 +22,9 @@ def _error(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "simulated"}}, "FilterLogEvents")
 
 
-def _refused(fault: Fault) -> Any:  # noqa: ARG001
+def _refused(fault: Fault) -> Any:
+    if fault is Fault.UNREACHABLE:
+        raise EndpointConnectionError(endpoint_url="https://logs.us-east-2.amazonaws.com")
     raise _error("ThrottlingException")
 
 
@@ -38,9 +41,16 @@ class SimulatedLogs:
         self._clock = clock
 
     def filter_log_events(self, **request: Any) -> dict[str, Any]:
-        page: dict[str, Any] = self._ask(
-            Call("log", request["logStreamNamePrefix"], partial(self._page, request), _no_answer, _refused)
-        )
+        return self._filter(None, **request)
+
+    def at(self, site: Site) -> "_LogsOfSite":
+        """The client of another site."""
+        return _LogsOfSite(partial(self._filter, site))
+
+    def _filter(self, site: Site | None, /, **request: Any) -> dict[str, Any]:
+        effect = partial(self._page, request, site)
+        words, where = request["logStreamNamePrefix"], site.key if site else ""
+        page: dict[str, Any] = self._ask(Call("log", words, effect, _no_answer, _refused, where))
         return page
 
     def rename(self, old: str, new: str) -> None:
@@ -51,10 +61,11 @@ class SimulatedLogs:
             self.read.remove(old)
             self.read.add(new)
 
-    def _page(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _page(self, request: Mapping[str, Any], site: Site | None) -> dict[str, Any]:
         stream, pattern = request["logStreamNamePrefix"], request.get("filterPattern")
         before = pattern.strip('"') if pattern else ""  # of each line of a member in the log of its carrier
         name = before.removesuffix("| ") or stream.removesuffix("/")
+        name = key_of(name, site)
         failed = self.failed.get(name)
         if failed is None or failed.readable_at is None:
             raise _error("ResourceNotFoundException")
@@ -67,6 +78,11 @@ class SimulatedLogs:
         if lines:
             self.read.add(name)
         return {"events": [_event(stream, at, before + line) for line in lines]}
+
+
+class _LogsOfSite:
+    def __init__(self, filter_log_events: Callable[..., dict[str, Any]]) -> None:
+        self.filter_log_events = filter_log_events
 
 
 def _event(stream: str, at: int, message: str) -> dict[str, Any]:

@@ -3,15 +3,19 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+from job_queue.domain.fleet.sites import name_in
 from tests.torture.actors import Actors
 from tests.torture.adversary import Adversary
+from tests.torture.aws import PLACE
 from tests.torture.ending import Ending
 from tests.torture.failure_samples import FailureCourse
-from tests.torture.faults import Fault
+from tests.torture.faults import PARTITIONS, Call, Fault
 from tests.torture.invariants import ViolationError
 from tests.torture.setups import (
     Kind,
+    a_regions_setup,
     a_setup,
     a_shared_setup,
     some_key_limits,
@@ -26,6 +30,8 @@ from tests.torture.setups import (
 )
 from tests.torture.world import World, determined
 
+BROKEN_SHARE = 0.95  # of the calls to a broken region fail
+MISPLACED_SHARE = 0.1  # of the events claim another place
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
 
 
@@ -49,7 +55,11 @@ class Walk:
         harm = random.Random(str(rng.getstate()[1][:4]))
         keys = random.Random(f"keys {rng.getstate()[1][:4]}")
         limits = some_key_limits(keys, 1) if throttled else some_key_limits(keys)
-        setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
+        if kind is Kind.REGIONS:
+            setup = a_regions_setup(rng, harm)
+        else:
+            setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
+        self._regions = random.Random(f"regions {rng.getstate()[1][:4]}")
         setup = with_quota_lag(setup, random.Random(f"quota lag {rng.getstate()[1][:4]}"))
         self._deletions = random.Random(f"deletions {rng.getstate()[1][:4]}")
         # The number is chosen so that no known seed of a planted bug is a walk with requeues.
@@ -112,6 +122,7 @@ class Walk:
             self._hang()
             self._fail()
             self._progress()
+            self._break_region()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -128,13 +139,17 @@ class Walk:
                     return  # something happens in between
                 current = rng.choice(world.processes)
                 self._land()
-            world.resume(current, self._fate(current.call.kind if current.call else "get"))
+            world.resume(current, self._fate(current.call))
             if current.ended:
                 current = world.processes[-1] if world.processes else None
         if world.sound and self._setup.policy is None and not world.woken:
             self._ending.check_nothing_to_do()
 
-    def _fate(self, kind: str) -> Fault:
+    def _fate(self, call: Call | None) -> Fault:
+        kind = call.kind if call else "get"
+        broken = self.world.fate_of_broken(call, self._regions)
+        if broken is not Fault.NONE and self._regions.random() < BROKEN_SHARE:
+            return broken
         if kind == "create" and self._rng.random() < self._setup.scarce:
             return Fault.CAPACITY
         if self._rng.random() >= self._setup.faults:
@@ -180,7 +195,34 @@ class Walk:
                 events.remove(event)
             else:
                 self.world.faults["event doubled"] += 1
-            self._actors.deliver(event)
+            self._actors.deliver(self._perhaps_misplaced(event))
+
+    def _perhaps_misplaced(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Have an event claim another account or region, in some walks with two regions."""
+        setup, rng = self._setup, self._regions
+        if not setup.regions or not setup.faults or rng.random() >= MISPLACED_SHARE:
+            return event
+        if any(event["TrainingJobName"] == name_in(key).split()[0] for key in self.world.sagemaker.theirs):
+            return event  # the event of a copy that claims the region of the attempt would be the attempt's
+        self.world.faults["event misplaced"] += 1
+        self.world.sound = False
+        (site,) = setup.other_sites
+        true = event.get(PLACE, (None, None))
+        places = [(None, None), (site.account, site.region), ("333333333333", site.region), (None, "eu-west-1")]
+        return {**event, PLACE: rng.choice([place for place in places if place != true])}
+
+    def _break_region(self) -> None:
+        """The other region breaks, or works again."""
+        world, rng = self.world, self._regions
+        if not self._setup.partitions or rng.random() >= self._setup.partitions:
+            return
+        if world.broken:
+            world.say("the other region works again")
+            world.broken.clear()
+        else:
+            world.broken = {site.key: rng.choice(list(PARTITIONS)) for site in self._setup.other_sites}
+            world.faults["region broken"] += 1
+            world.say(f"the other region is broken: {world.broken}")
 
     def _end(self) -> None:
         self._actors.end_some(tell=not self._setup.faults or self._rng.random() < 0.7)

@@ -31,7 +31,7 @@ from tests.jobs import NOW
 from tests.metered_tables import Throttled
 from tests.queue_harness import Harness
 from tests.torture.aws import JOBS, LINES, SimulatedTables
-from tests.torture.faults import NOT_AT_ONCE, SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
+from tests.torture.faults import NOT_AT_ONCE, PARTITIONS, SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
 from tests.torture.invariants import Invariants, ViolationError, require
 from tests.torture.members import SimulatedCarriers
 from tests.torture.process import Process
@@ -68,7 +68,7 @@ class Sandbox(Harness):
 
     def new_controller(self, training: Training, **more: Any) -> Controller:
         logs: Any = self._world.sagemaker.logs
-        read = FailureLog(logs, self.clock) if self._world.setup.failures else None
+        read = FailureLog(logs, self.clock, logs.at) if self._world.setup.failures else None
         return super().new_controller(training, failure_log=read, **more)
 
     def clock(self) -> float:
@@ -118,6 +118,7 @@ class World:
         self.woken: list[str] = []  # invocations that have asked for another one
         self.faults: Counter[str] = Counter()
         self.sound = True  # nothing has failed yet, nobody backs off, and no invocation was cut short
+        self.broken: dict[str, str] = {}  # key of a site -> the way in which its region is broken, one of PARTITIONS
         self.story: list[str] = []
         self._trace = trace
         self._call_seconds = call_seconds
@@ -132,7 +133,7 @@ class World:
             metered=lambda: self.running is not None,
         )
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
-        self.sagemaker.tells_times = bool(setup.deadlines or setup.failures)
+        self.sagemaker.tells_times = bool(setup.deadlines or setup.failures or setup.regions)
         self.sagemaker.refuses_checks = setup.refuses_checks
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.sagemaker.quota_lag = setup.quota_lag
@@ -240,7 +241,7 @@ class World:
         if fault in (Fault.LATE, Fault.TWICE, Fault.KILLED_LATE):
             self.late.append(LateCall(call, self.now + SIGNATURE_SECONDS))
         match fault:
-            case Fault.THROTTLED | Fault.CAPACITY | Fault.QUOTA | Fault.DENIED:
+            case Fault.THROTTLED | Fault.CAPACITY | Fault.QUOTA | Fault.DENIED | Fault.UNREACHABLE:
                 return call.refused(fault)
             case Fault.SLOW | Fault.TWICE:
                 self.now += SLOW_SECONDS if fault is Fault.SLOW else 0
@@ -273,6 +274,12 @@ class World:
             self.take_effect(late.call)
             self.sagemaker.landing = False
             self.check()
+
+    def fate_of_broken(self, call: Call | None, rng: random.Random) -> Fault:
+        """Draw the fate of a call to a region that is broken; NONE for a call to any other one."""
+        mode = self.broken.get(call.site) if call else None
+        possible = PARTITIONS[mode].get(call.kind, ()) if call and mode else ()
+        return rng.choice(possible) if possible else Fault.NONE
 
     # --- what is checked -------------------------------------------------------------------------
 

@@ -159,6 +159,17 @@ def test_a_preempted_job_resumes_where_its_checkpoint_is() -> None:
     assert queue.job("second").site == OHIO and queue.job("second").launched == "second-qstamp-2"
 
 
+def test_a_job_that_was_stopped_before_its_instances_came_stays_where_it_was() -> None:
+    """Without times of SageMaker, its attempt counts as one that has run, and it ran there."""
+    queue = a_queue(1, 1)
+    queue.submit("job1", Tags=[{"Key": "pools", "Value": "ohio"}])
+    queue.change("job1", requeue=True)
+    ohio_of(queue).end("job1-qstamp-1", "Stopped")
+    event(queue, "job1-qstamp-1")
+    assert queue.job("job1").launched == "job1-qstamp-2"
+    assert queue.job("job1").site == OHIO and queue.job("job1").resumes_at == OHIO
+
+
 def test_with_replicated_checkpoints_it_resumes_anywhere() -> None:
     queue = a_queue(1, 1, checkpoints_replicated=True)
     queue.submit("first")
