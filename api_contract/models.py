@@ -532,6 +532,8 @@ class PlanAnswer(Answer, frozen=True):
     """Changes that would let the job start, each of them tested; sentences for people."""
     warnings: tuple[str, ...] = ()
     """Warnings for the owner, including the findings of pre-flight."""
+    bucket_by_region: Mapping[str, str] = {}
+    """The bucket of the job's project in each region; empty if the policy names none."""
 
 
 # --- the fleet ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, QueueError, TooLarge
 
 if TYPE_CHECKING:
+    from api_contract.models import PlanAnswer
     from sagemaker_queue.jobs.packaging.code import Code
     from sagemaker_queue.jobs.packaging.storage import S3Storage
     from sagemaker_queue.queue.client import QueueClient
@@ -27,12 +28,17 @@ def upload_code(
 ) -> bool:
     """Check a request and upload its code; return False if S3 had the same code already.
 
+    If the project has a bucket in each region, and the code's bucket is one of these, all of them get the code, so that
+    the job can run in each region. The answer to the dry run before an upload names these buckets.
+
     ``before`` is called before the upload, if one is needed. Raises InvalidRequest and other errors of the checks.
     """
 
-    def ask_first() -> None:
-        check_acceptance(queue, request)
+    def ask_first() -> list[str]:
+        planned = check_acceptance(queue, request)
+        buckets = list(planned.bucket_by_region.values()) if planned else []
         before()
+        return [bucket for bucket in buckets if bucket != code.address.bucket] if code.address.bucket in buckets else []
 
     if preflight:
         check_script(request, code)
@@ -59,16 +65,17 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder:
     refuse(check(request, session, upload_folder=folder, config=queue.config))
 
 
-def check_acceptance(queue: QueueClient, request: Mapping[str, Any]) -> None:
-    """Ask the queue for a dry run, and raise the error with which the queue would refuse the request.
+def check_acceptance(queue: QueueClient, request: Mapping[str, Any]) -> PlanAnswer | None:
+    """Return the dry run of a request, or raise the error with which the queue would refuse the request.
 
-    Other errors, such as no answer within _PATIENCE, are ignored, because the submission would report these errors.
+    After other errors, such as no answer within _PATIENCE, return None, because the submission would report them.
     """
     try:
-        queue.impatient(_PATIENCE).plan(request)
+        return queue.impatient(_PATIENCE).plan(request)
     except QueueError as error:
         if error.errors and isinstance(error, (InvalidRequest, Forbidden, Conflict, TooLarge)):
             raise
+        return None
 
 
 def storage_of(queue: QueueClient) -> S3Storage:

@@ -2,9 +2,9 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sagemaker_queue.jobs.packaging.packing import Archive, pack
@@ -27,16 +27,27 @@ class Code:
         """SHA-256 of run.py, the program that runs the code."""
         return hashlib.sha256(_RUN.read_bytes()).hexdigest()
 
-    def upload(self, storage: S3Storage, before: Callable[[], None] = lambda: None) -> bool:
-        """Upload the code to S3, calling ``before`` first; return False if S3 already has exactly this content."""
-        parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
-        if all(storage.has_content_of(file, address) for address, file in parts.items()):
+    def upload(self, storage: S3Storage, before: Callable[[], Iterable[str]] = lambda: ()) -> bool:
+        """Upload the code to S3; return False if S3 already has exactly this content.
+
+        ``before`` is called before an upload, and returns further buckets, which get the code under the same key. The
+        bucket of the address gets the code last. So if this bucket has the code, the further buckets have it too.
+        """
+        if self._is_in(self.address, storage):
             return False
-        before()
-        storage.ensure_bucket(self.address.bucket)
-        for address, file in parts.items():
-            storage.put_in_one_piece(file, address)
+        further = [replace(self.address, bucket=bucket) for bucket in before()]
+        for address in (*further, self.address):
+            storage.ensure_bucket(address.bucket)
+            if address == self.address or not self._is_in(address, storage):
+                for part, file in self._parts(address).items():
+                    storage.put_in_one_piece(file, part)
         return True
+
+    def _parts(self, address: S3Address) -> dict[S3Address, Path]:
+        return {address / "run.py": _RUN, address / "source.tar.gz": self.file}
+
+    def _is_in(self, address: S3Address, storage: S3Storage) -> bool:
+        return all(storage.has_content_of(file, part) for part, file in self._parts(address).items())
 
 
 @contextmanager

@@ -66,6 +66,43 @@ def test_data_are_looked_for_before_the_code_is_uploaded(
     assert sorted(uploaded(s3)) == ["run.py", "source.tar.gz"]
 
 
+def keys_in(s3: Any, bucket: str) -> list[str]:
+    return sorted(one["Key"] for one in s3.list_objects_v2(Bucket=bucket).get("Contents", []))
+
+
+@pytest.mark.parametrize("command", [["submit"], ["sweep", "--grid", "lr=1,2"]])
+def test_the_code_is_uploaded_to_the_project_s_bucket_in_each_region(
+    s3: Any, server: ScriptedServer, command: list[str]
+) -> None:
+    create: Any = boto3.client
+    ohio = create("s3", region_name="us-east-2")
+    ohio.create_bucket(Bucket="ohio", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    server.answers(200, {"bucketByRegion": {"us-east-1": "own", "us-east-2": "ohio"}})
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert main([*command, *JOB, "--", "train", "{lr}"]) == 0
+    assert len(keys_in(s3, "own")) == 2 and keys_in(s3, "own") == keys_in(ohio, "ohio")
+    assert {one.path for one in server.received} == {"/prod/plan", "/prod/add-job"}  # no further request
+
+
+@pytest.mark.parametrize("buckets", [{}, {"us-east-1": "another", "us-east-2": "sets"}])
+def test_other_code_is_uploaded_to_its_own_bucket_only(
+    s3: Any, server: ScriptedServer, buckets: dict[str, str]
+) -> None:
+    server.answers(200, {"bucketByRegion": buckets})
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert main(["submit", *JOB, "--", "train"]) == 0
+    assert len(keys_in(s3, "own")) == 2 and keys_in(s3, "sets") == []
+
+
+def test_without_the_bucket_of_another_region_nothing_is_submitted(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {"bucketByRegion": {"us-east-1": "own", "us-east-2": "ohio"}})
+    assert main(["submit", *JOB, "--", "train"]) == 1
+    assert "There is no bucket ohio" in capsys.readouterr().err
+    assert keys_in(s3, "own") == [] and sent(server) == []
+
+
 def have_scripts(folder: Path) -> None:
     for name in ("train.py", "script.py"):
         (folder / name).touch()
