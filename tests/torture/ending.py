@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from job_queue.adapters.items import ACTIVE, CONTROL, OWNERS, job_from
+from job_queue.adapters.items import ACTIVE, CONTROL, EXTERNAL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.failed_gpu_records import FAILED_GPUS
 from job_queue.adapters.records.failure_notices import NOTICES
@@ -103,8 +103,8 @@ class Ending:
         """Return whether a job waits for nothing but a slot, and could have one at home.
 
         A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
-        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, even if they
-        are in a region that is broken.
+        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, and a start
+        for the release of a warm pool, even if they are in a region that is broken.
         """
         world = self._world
         row = world.invariants.row(name) or {}
@@ -112,9 +112,10 @@ class Ending:
         tags = tags_of(row)
         elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
         others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
-        rows = MemoryTables.query(world.tables, LINES, ACTIVE)
-        claims = any(it.get("evictedFor") == name and "site" in it for it in rows)
-        return job.state.waits and not others and not elsewhere and not claims
+        active, external = (MemoryTables.query(world.tables, LINES, line) for line in (ACTIVE, EXTERNAL))
+        claims = any(it.get("evictedFor") == name and "site" in it for it in active)
+        warm = any(it.get("warm") and "site" in it for it in external)
+        return job.state.waits and not (others or elsewhere or claims or warm)
 
     def _let_failures_repeat(self) -> None:
         """Most attempts fail, again and again, some soon after their start and some an hour later."""
