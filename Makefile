@@ -86,6 +86,7 @@ sdk-tests: $(STAMP)  ## Run the SageMaker SDK's own unit tests with our session 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
 	$(BIN)/python -m tests.torture walks --shared $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
+	$(BIN)/python -m tests.torture walks --regions $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
 	$(BIN)/python -m tests.torture search --deviations 2 --seconds 900
 	$(BIN)/python -m tests.torture planted
 

@@ -55,7 +55,7 @@ from job_queue.domain.job import (
     live_position,
 )
 from job_queue.domain.launching.instance_check import is_check_due
-from job_queue.domain.policy import AppliedPolicy, PolicyVersion, further_pools, slots_of
+from job_queue.domain.policy import AppliedPolicy, PolicyVersion, further_pools, project_of, slots_of
 from job_queue.domain.state_machine import failure_class_in
 from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
 from job_queue.services.drains import DrainChange
@@ -448,6 +448,7 @@ def plan_answer(
     why = positions.why(job, advice) or Why()
     expected = positions.expectation(job)
     slots = begins.get(job.name, decided.reservations.get(job.name) if evictions else None)
+    project = project_of(cluster.policy, job.project)
     return PlanAnswer(
         would_start=job.name in begins or bool(evictions),  # now, or as soon as its victims have stopped
         slots=slots or None,
@@ -459,6 +460,7 @@ def plan_answer(
         blockers=why.blockers,
         advice=why.advice,
         warnings=(*warnings, *_late_start(job, expected, has_further_pools=bool(further_pools(job, cluster.policy)))),
+        bucket_by_region=project.bucket_by_region if project else {},
     )
 
 

@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from job_queue.adapters.items import ACTIVE, CONTROL, OWNERS, job_from
+from job_queue.adapters.items import ACTIVE, CONTROL, EXTERNAL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.failed_gpu_records import FAILED_GPUS
 from job_queue.adapters.records.failure_notices import NOTICES
@@ -18,7 +18,6 @@ from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES, site_in
 from tests.torture.failure_samples import may_fail
-from tests.torture.faults import PARTITIONS
 from tests.torture.invariants import POLICY as POLICY_ROW
 from tests.torture.invariants import require, tags_of
 from tests.torture.process import Process
@@ -28,7 +27,6 @@ from tests.torture.world import World
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
 MOST_BROKEN_TICKS = 30
-ASKING_SECONDS = 20  # in a tick, of a region that throttles
 FAILING_ROUNDS = (2, 8, 16)
 FAILING_SECONDS = ((TICK_SECONDS,), (310.0,), (TICK_SECONDS, 310.0, 3700.0))  # that attempts run before they fail
 WAITS_FOR_NOTHING = "nobody waits for a job that has ended"
@@ -84,7 +82,7 @@ class Ending:
     def _endure_a_broken_region(self) -> None:
         """One region is broken and nothing else: each job that can run at home runs there and ends."""
         world = self._world
-        mode = self._rng.choice(list(PARTITIONS))
+        mode = self._rng.choice(("refuses", "swallows"))  # one that throttles is asked again and again
         world.say(f"--- the other region stays broken: {mode}")
         world.broken = {site.key: mode for site in world.setup.other_sites}
         for _ in range(MOST_BROKEN_TICKS):
@@ -103,8 +101,8 @@ class Ending:
         """Return whether a job waits for nothing but a slot, and could have one at home.
 
         A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
-        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, even if they
-        are in a region that is broken.
+        wait for a job that is in the other region. A claimant waits for the jobs that make room for it, and a start
+        for the release of a warm pool, even if they are in a region that is broken.
         """
         world = self._world
         row = world.invariants.row(name) or {}
@@ -112,9 +110,10 @@ class Ending:
         tags = tags_of(row)
         elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
         others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
-        rows = MemoryTables.query(world.tables, LINES, ACTIVE)
-        claims = any(it.get("evictedFor") == name and "site" in it for it in rows)
-        return job.state.waits and not others and not elsewhere and not claims
+        active, external = (MemoryTables.query(world.tables, LINES, line) for line in (ACTIVE, EXTERNAL))
+        claims = any(it.get("evictedFor") == name and "site" in it for it in active)
+        warm = any(it.get("warm") and "site" in it for it in external)
+        return job.state.waits and not (others or elsewhere or claims or warm)
 
     def _let_failures_repeat(self) -> None:
         """Most attempts fail, again and again, some soon after their start and some an hour later."""
@@ -203,8 +202,7 @@ class Ending:
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
         self._world.now += seconds
         self._run(self._actors.tick())
-        until = self._world.now + ASKING_SECONDS  # a region that throttles is asked again and again
-        while self._world.woken and not (self._world.broken and self._world.now > until):
+        while self._world.woken:
             self._run(self._actors.wake_up())
 
     def _run(self, process: Process) -> None:

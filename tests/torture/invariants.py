@@ -684,6 +684,8 @@ class Invariants:
         if not job.stage_at:
             return
         require(job.state.holds_slots, "only an attempt has a stage", f"{job.name} is {job.state}")
+        if job.training_job in self.confused:
+            return  # the queue cannot tell the reports of another training job from those of the attempt
         told = [
             it
             for name in self._sagemaker.of_name(job.training_job or "")

@@ -75,6 +75,13 @@ def test_walks_with_carriers_violate_nothing() -> None:
 
 
 @pytest.mark.thorough
+def test_walks_with_two_regions_violate_nothing() -> None:
+    done = walk_some(range(100), kind=Kind.REGIONS)
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 5000
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_search_violates_nothing(name: str) -> None:
     search = Search(SCENARIOS[name], Budget())
@@ -93,8 +100,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_seventy_bugs_are_planted() -> None:
-    assert len(BUGS) == 70
+def test_seventy_four_bugs_are_planted() -> None:
+    assert len(BUGS) == 74
 
 
 def test_a_violation_replays_exactly() -> None:

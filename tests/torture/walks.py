@@ -212,11 +212,11 @@ class Walk:
         return {**event, PLACE: rng.choice([place for place in places if place != true])}
 
     def _break_region(self) -> None:
-        """The other region breaks, or works again."""
+        """The other region breaks, works again, or is broken in another way."""
         world, rng = self.world, self._regions
         if not self._setup.partitions or rng.random() >= self._setup.partitions:
             return
-        if world.broken:
+        if world.broken and rng.random() < 0.5:
             world.say("the other region works again")
             world.broken.clear()
         else:

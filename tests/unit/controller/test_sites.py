@@ -1,13 +1,20 @@
 """Pools of other regions and accounts: launches, stops, ends, lists, external jobs, and regions that do not respond."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
+<<<<<<< HEAD
 from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.fleet.sites import Origin, Site
+=======
+from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.fleet.sites import Site, name_in
+>>>>>>> regions-walks
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
@@ -304,6 +311,7 @@ def test_projects_may_not_map_two_buckets_to_one() -> None:
         parse_policy(policy)
 
 
+<<<<<<< HEAD
 # --- events that do not come -------------------------------------------------------------------------
 
 
@@ -329,3 +337,46 @@ def test_without_other_sites_nothing_is_counted() -> None:
     queue.training.end("job1-qstamp-1")
     queue.tick()
     assert not [it for it in told if isinstance(it, SilentSites)]
+=======
+# --- forty jobs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("site", [OHIO, LAB], ids=["region", "account"])
+def test_forty_jobs_end_once_beside_a_partition_a_throttled_region_and_lost_events(site: Site) -> None:
+    """The other region is throttled at first, and does not respond for ten minutes. Half of the events are lost."""
+    queue, most = a_queue(4, 4, site.role), {"home": 4, "ohio": 4}
+    ohio, names = ohio_of(queue, site), [f"job{number}" for number in range(40)]
+    ohio.script = [LaunchResult.THROTTLED] * 6 + ["lost"]
+    for name in names:
+        queue.submit(name)
+    completed: list[str] = []  # keys of attempts
+    broken_from, broken_to = queue.now + 300, queue.now + 900
+    at_home_while_broken = refused = 0
+    for minute in range(120):
+        ohio.unreachable = broken_from <= queue.now < broken_to
+        before, calls = len(completed), len(ohio.calls)
+        for sagemaker in (queue.training, ohio):
+            for number, (name, job) in enumerate(list(sagemaker.jobs.items())):
+                if job.ended or (minute + number) % 3 == 0:
+                    continue
+                sagemaker.end(name)
+                completed.append(job.key)
+                if len(completed) % 2 and not broken_from + 120 <= queue.now < broken_to:  # late ones still arrive
+                    event(queue, name, site) if job.site else queue.event(name)
+        queue.tick()
+        held = Counter("ohio" if job.site else "home" for job in queue.repository.active())
+        assert all(held[pool] <= count for pool, count in most.items())
+        for pool, sagemaker in {"home": queue.training, "ohio": ohio}.items():
+            assert sagemaker.in_use() <= most[pool]
+        waiting = [name for name in names if queue.job(name).state.waits]
+        if ohio.unreachable:  # all of these jobs accept both regions, so none of them waits beside a free slot at home
+            at_home_while_broken += sum(name_in(key) == key for key in completed[before:])
+            refused += sum(call == "create" for call, _ in ohio.calls[calls:])
+            assert not waiting or held["home"] == most["home"]
+        if not waiting and not held:
+            break
+    assert all(queue.state(name) == "completed" for name in names)
+    assert sorted(map(name_in, completed)) == sorted(f"{name}-qstamp-1" for name in names)
+    assert at_home_while_broken > 4 and refused and not ohio.script
+    assert any(job.site for job in ohio.jobs.values()) and queue.now >= broken_to
+>>>>>>> regions-walks
