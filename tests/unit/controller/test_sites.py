@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.fleet.sites import Origin, Site
-=======
-from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.fleet.sites import Site, name_in
->>>>>>> regions-walks
+from job_queue.domain.fleet.sites import Origin, Site, name_in
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
@@ -311,7 +306,6 @@ def test_projects_may_not_map_two_buckets_to_one() -> None:
         parse_policy(policy)
 
 
-<<<<<<< HEAD
 # --- events that do not come -------------------------------------------------------------------------
 
 
@@ -337,7 +331,8 @@ def test_without_other_sites_nothing_is_counted() -> None:
     queue.training.end("job1-qstamp-1")
     queue.tick()
     assert not [it for it in told if isinstance(it, SilentSites)]
-=======
+
+
 # --- forty jobs -----------------------------------------------------------------------------------------
 
 
@@ -379,4 +374,3 @@ def test_forty_jobs_end_once_beside_a_partition_a_throttled_region_and_lost_even
     assert sorted(map(name_in, completed)) == sorted(f"{name}-qstamp-1" for name in names)
     assert at_home_while_broken > 4 and refused and not ohio.script
     assert any(job.site for job in ohio.jobs.values()) and queue.now >= broken_to
->>>>>>> regions-walks
