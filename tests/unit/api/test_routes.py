@@ -189,7 +189,9 @@ def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
     _, status = api.call("GET", "/queue")
     pool = {"name": "default", "capacity": 3, "used": 3, "external": 0, "stopping": 2, "free": 0, "instanceType": None}
     market = {"warm": 0, "market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
-    assert status["pools"] == [pool | market | {"gpus": None, "gpusUsed": 0.0, "drain": None}]
+    assert status["pools"] == [
+        pool | market | {"gpus": None, "gpusUsed": 0.0, "drain": None, "region": None, "account": None}
+    ]
     assert [(job["job"], job["state"]) for job in status["active"]] == [("b", "running"), ("a", "stopping")]
     assert [(job["job"], job["position"]) for job in status["waiting"]] == [("c", 1), ("d", 2)]
     assert all(job["reason"]["message"] for job in status["waiting"])
