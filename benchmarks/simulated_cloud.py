@@ -371,6 +371,7 @@ class SimulatedCloud:
         deadline = began + LAMBDA_SECONDS
         app = self._idle[function].pop() if self._idle[function] else App(self._settings)
         context: Any = SimpleNamespace(
+            invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:queue",
             aws_request_id=f"request-{next(self._requests)}",
             get_remaining_time_in_millis=lambda: 1000 * (deadline - self.timeline.now),
         )
