@@ -309,7 +309,7 @@ def test_forty_jobs_end_once_beside_a_partition_a_throttled_region_and_lost_even
     """The other region is throttled at first, and does not respond for ten minutes. Half of the events are lost."""
     queue, most = a_queue(4, 4, site.role), {"home": 4, "ohio": 4}
     ohio, names = ohio_of(queue, site), [f"job{number}" for number in range(40)]
-    ohio.script = [LaunchResult.THROTTLED] * 6 + ["lost"]
+    ohio.script = [*[LaunchResult.THROTTLED] * 6, "lost"]
     for name in names:
         queue.submit(name)
     completed: list[str] = []  # keys of attempts
