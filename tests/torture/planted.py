@@ -775,10 +775,10 @@ BUGS = {
     "instances-not-checked": Bug(_instances_not_checked, (44,)),
     "failed-instances-kept": Bug(_failed_instances_kept, (703,)),
     "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (143,), kind=Kind.SHARED),
-    "site-ignored": Bug(_site_ignored, (45,), kind=Kind.REGIONS),
+    "site-ignored": Bug(_site_ignored, (0,), kind=Kind.REGIONS),
     "unreachable-gives-up-earlier-calls": Bug(_unreachable_gives_up_earlier_calls, (0,), kind=Kind.REGIONS),
-    "resumes-anywhere": Bug(_resumes_anywhere, (18,), kind=Kind.REGIONS),
-    "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (34,), kind=Kind.REGIONS),
+    "resumes-anywhere": Bug(_resumes_anywhere, (10,), kind=Kind.REGIONS),
+    "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (4,), kind=Kind.REGIONS),
 }
 
 

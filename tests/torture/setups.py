@@ -232,7 +232,7 @@ def a_regions_setup(rng: random.Random, harm: random.Random) -> Setup:
         warm=rng.choice((0.0, 0.0, 0.4, 0.8)),
         releases_slowly=rng.random() < 0.3,
         other_sites=(site,),
-        partitions=rng.choice((0.05, 0.15, 0.3)) if faults else 0.0,
+        partitions=rng.choice((0.03, 0.08, 0.2)) if faults else 0.0,
         waiting=True,
         adversary=harm.choice((0, 0, 3, 8)),
     )

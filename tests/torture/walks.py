@@ -147,6 +147,9 @@ class Walk:
 
     def _fate(self, call: Call | None) -> Fault:
         kind = call.kind if call else "get"
+        launches_there = call is not None and call.kind == "create" and call.site
+        if launches_there and self._setup.partitions and not self.world.broken and self._regions.random() < 0.3:
+            self._break("swallows")
         broken = self.world.fate_of_broken(call, self._regions)
         if broken is not Fault.NONE and self._regions.random() < BROKEN_SHARE:
             return broken
@@ -220,9 +223,13 @@ class Walk:
             world.say("the other region works again")
             world.broken.clear()
         else:
-            world.broken = {site.key: rng.choice(list(PARTITIONS)) for site in self._setup.other_sites}
-            world.faults["region broken"] += 1
-            world.say(f"the other region is broken: {world.broken}")
+            swallowed = "swallows" in world.broken.values()  # calls may be under way that the next one does not see
+            self._break("refuses" if swallowed else rng.choice(list(PARTITIONS)))
+
+    def _break(self, mode: str) -> None:
+        self.world.broken = {site.key: mode for site in self._setup.other_sites}
+        self.world.faults["region broken"] += 1
+        self.world.say(f"the other region is broken: {mode}")
 
     def _end(self) -> None:
         self._actors.end_some(tell=not self._setup.faults or self._rng.random() < 0.7)
