@@ -263,7 +263,8 @@ class Invariants:
             row = self.row(blocked.rpartition("-qstamp-")[0]) or {}
             # Who starts whenever they like may do so after a launch was decided that is still being asked for.
             decided = epoch(row["stateSince"]) if self._setup.adversary and "stateSince" in row else now
-            known = all(self._counted.get(name, now) < decided - LAMBDA_SECONDS for name in [*warm, *theirs])
+            met = [*warm, *theirs]  # none, if a warm pool has expired while the answer was awaited
+            known = met and all(self._counted.get(name, now) < decided - LAMBDA_SECONDS for name in met)
             require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
         changed = self._sagemaker.changed_launches
         require(not changed, "all calls that may launch an attempt have the same health check", f"{changed}")
@@ -295,7 +296,7 @@ class Invariants:
         kinds = {key_of(it, site) for it in kinds}
         since = [self._sagemaker.lag_since[it] for it in kinds & self._sagemaker.lag_since.keys()]
         lags = since and not kinds & self._sagemaker.lacking and min(since) + LONGEST_LAG_SECONDS > now
-        if row is not None and lags and not row.get("atFault"):
+        if row is not None and lags and not (row.get("atFault") or row.get("unreachable")):
             found = f"{key} waits for {row['until'] - now:.0f} s"
             require(row["until"] <= now + LAG_SECONDS + 1, "while quota comes back, one job is tried every 20 s", found)
 

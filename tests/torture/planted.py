@@ -1,4 +1,4 @@
-"""Seventy-four bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Seventy-three bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -654,19 +654,6 @@ def _site_ignored() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.same_place", lambda one, other: True)]  # noqa: ARG005
 
 
-def _unreachable_gives_up_earlier_calls() -> list[Slip]:
-    """A call that was not sent ends the launch, although an earlier call may still land."""
-    refused = state_machine.record_refusal
-
-    def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
-        if not any(backoff.unreachable for backoff in named.get("backoffs", ())):
-            return refused(job, sent_at, message, **named)
-        own = tuple(call for call in job.calls if call.sent_at == sent_at)
-        return replace(refused(replace(job, calls=own), sent_at, message, **named), old=job)
-
-    return [("job_queue.domain.state_machine.record_refusal", forgetful)]
-
-
 def _resumes_anywhere() -> list[Slip]:
     """A job starts again in any region, and not where its checkpoints are."""
     return [("job_queue.domain.job.Job.has_work", property(lambda self: False))]  # noqa: ARG005
@@ -776,7 +763,6 @@ BUGS = {
     "failed-instances-kept": Bug(_failed_instances_kept, (703,)),
     "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (143,), kind=Kind.SHARED),
     "site-ignored": Bug(_site_ignored, (0,), kind=Kind.REGIONS),
-    "unreachable-gives-up-earlier-calls": Bug(_unreachable_gives_up_earlier_calls, (0,), kind=Kind.REGIONS),
     "resumes-anywhere": Bug(_resumes_anywhere, (10,), kind=Kind.REGIONS),
     "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (4,), kind=Kind.REGIONS),
 }
