@@ -13,6 +13,7 @@ import boto3
 import pytest
 import yaml
 
+from job_queue.domain.policy_validation import parse_policy
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import AccountKeys
 from local_cloud.aws.stack import ACCOUNT, REGION
@@ -90,8 +91,11 @@ def test_the_page_prepares_a_site_and_tells_the_queue(
 
 
 def test_the_policy_of_the_page_names_the_site_that_the_commands_prepare() -> None:
-    (text,) = (code for language, code in code_blocks(PAGE) if language == "yaml")
-    at_home, there = yaml.safe_load(text)["pools"]
+    pools, projects = (code for language, code in code_blocks(PAGE) if language == "yaml")
+    policy = yaml.safe_load(pools) | yaml.safe_load(projects)
+    assert parse_policy(policy)
+    assert policy["projects"][0]["bucket_by_region"].keys() == {REGION, SITE}
+    at_home, there = policy["pools"]
     assert "region" not in at_home and "role" not in at_home
     (told,) = (block for block, _ in steps(PAGE) if "SatelliteRoleArns" in block)
     assert f"SatelliteRoleArns={there['role']} " in told
