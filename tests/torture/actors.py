@@ -12,12 +12,12 @@ from job_queue.controller.cycle import Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Refused, Unavailable
 from job_queue.domain.expectations.hangs import MOST_HANGS, may_hang
-from job_queue.domain.fleet.sites import key_of
+from job_queue.domain.fleet.sites import Origin, key_of
 from job_queue.domain.job import iso
 from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
-from tests.torture.aws import JOBS, LINES, PLACE, site_in
+from tests.torture.aws import ACCOUNT, JOBS, LINES, PLACE, REGION, site_in
 from tests.torture.failure_samples import FailureCourse, may_fail
 from tests.torture.invariants import require
 from tests.torture.process import Process
@@ -463,10 +463,11 @@ class Actors:
             return self.deliver_report(detail["carrier"], detail["attempt"])
 
         place = detail.get(PLACE, (None, None))
+        origin = Origin(place[0] or ACCOUNT, place[1] or REGION, ACCOUNT, REGION)
         reported = {name: value for name, value in detail.items() if name != PLACE}
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            sandbox.controller.training_job_changed(reported, invocation, place)
+            sandbox.controller.training_job_changed(reported, invocation, origin)
 
         words = f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}"
         words += f" of {place[1]} {place[0] or ''}" if PLACE in detail else ""

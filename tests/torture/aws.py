@@ -32,6 +32,7 @@ Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
 UNUSED = "current utilization of 0 Instances"  # what a refusal says that is no quota lag
+ACCOUNT, REGION = "123456789012", "us-east-1"  # of the queue
 PLACE = "(account and region)"  # in the simulated detail of an event; no field of SageMaker has this name
 JOBS, LINES, HISTORY = "sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"
 
