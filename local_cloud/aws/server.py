@@ -37,12 +37,12 @@ sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import limits  # noqa: E402
+from local_cloud.aws import limits, log_filters  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
 from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
-from local_cloud.services import event_buses, log_filters, task_tokens  # noqa: E402
+from local_cloud.services import event_buses, task_tokens  # noqa: E402
 from local_cloud.sites import assumed_roles, questions, server_side  # noqa: E402
 from local_cloud.sites.server_side import ServerSites  # noqa: E402
 

@@ -1,1 +1,1 @@
-"""Parts of AWS services that ministack lacks: filters of logs, tokens of Step Functions, policies of event buses."""
+"""Parts of AWS services that ministack lacks: tokens of Step Functions, and policies of event buses."""

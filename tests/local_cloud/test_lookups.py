@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_cloud.services.log_filters import matches
+from local_cloud.aws.log_filters import matches
 from tests.local_cloud.emulator import Emulator
 
 GROUP = "/looked-up"
