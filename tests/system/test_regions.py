@@ -11,7 +11,7 @@ from local_cloud.aws.deployment import create_bucket
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.faults.injection import Faults
 from local_cloud.sites.emulated_site import EmulatedSite
-from tests.system.conftest import FOREVER, System
+from tests.system.conftest import FOREVER, WAIT, System
 from tests.system.test_shell import Person
 
 HOME = EmulatedSite("000000000000", "us-east-1")
@@ -127,11 +127,15 @@ def test_forty_jobs_survive_a_broken_region_of_another_account() -> None:
         create_bucket(cloud.site_session(LAB).client("s3"), "system-ohio")
         system = System(cloud)
         system.queue.apply_policy(policy(LAB, capacity=2, role=LAB.role_arn), version=0)
-        for number in range(40):
-            system.submit(f"job-{number}", "import time; time.sleep(1)")
+        stay = WAIT.format(file=str(cloud.folder / "go-on"))
+        for number in range(4):
+            system.submit(f"job-{number}", stay)
         system.wait("jobs in the other account", lambda: names_in(cloud, LAB))
         cloud.begin_outage(LAB)
+        for number in range(4, 40):
+            system.submit(f"job-{number}", "import time; time.sleep(0.5)")
         before = len(names_in(cloud, HOME))
+        (cloud.folder / "go-on").touch()
         system.wait("more jobs at home during the outage", lambda: len(names_in(cloud, HOME)) >= before + 6)
         cloud.end_outage(LAB)
         system.wait("all jobs", lambda: not list(system.queue.jobs()), cloud.tick)
