@@ -28,7 +28,7 @@ EXAMPLES = 12  # of each operation and kind
 LONG = "import time; time.sleep(600)"
 TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 
-UNSTEADY = ({"S": "control"}, {"S": "outlook"})
+UNSTEADY = ({"S": "control"}, {"S": "outlook"}, {"S": "published-plan"})
 
 
 class Attacked(System):
