@@ -121,15 +121,20 @@ def test_many_submissions_pass_and_lose_nothing(cloud: LocalCloud) -> None:
     before = cloud.throttled_calls
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session(), tries=20)
     names: list[str] = []
-    while cloud.throttled_calls == before:  # a slow machine sends too few calls a second at first
-        names += [f"job{len(names) + number}" for number in range(12)]
+
+    def throttled() -> bool:
+        more = [f"job{len(names) + number}" for number in range(12)]
+        names.extend(more)
         bodies = [
-            {**a_request(name, RoleArn=cloud.role), "StoppingCondition": {"MaxRuntimeInSeconds": 600}}
-            for name in names[-12:]
+            {**a_request(name, RoleArn=cloud.role), "StoppingCondition": {"MaxRuntimeInSeconds": 600}} for name in more
         ]
         with ThreadPoolExecutor(12) as pool:
             list(pool.map(queue.submit, bodies))  # raises the first error
+        return cloud.throttled_calls > before
+
+    until(throttled)  # a slow machine sends too few calls a second at first
     assert [queue.job(name).job for name in names] == names
+    assert cloud.throttled_calls > before
 
 
 def test_the_option_has_the_limits_of_aws_and_strict_has_them_too() -> None:
