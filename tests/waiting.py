@@ -7,7 +7,7 @@ from typing import TypeVar
 import psutil
 
 T = TypeVar("T")
-PATIENCE = 300.0  # seconds; it only ends a test that hangs, on whatever machine
+PATIENCE = 900.0  # seconds; it only ends a test that hangs, on whatever machine
 
 
 def until(condition: Callable[[], T]) -> T:

@@ -87,12 +87,8 @@ def test_the_process_is_killed_around_the_launch(phase: str) -> None:
         system = System(cloud)
         system.submit("job1", FOREVER)  # the client tries again, and is told that it is known
         assert killed.is_set()
-        assert system.state("job1") == "starting"
-        assert len(system.attempts()) == (0 if phase == "before" else 1)
         # The dead holder's lease runs out 10 s after its invocation would have been killed; then a tick takes over.
-        later = TimeWarp(cloud)
-        system.wait("another to take over", lambda: system.state("job1") != "starting", later)
-        assert system.state("job1") == "running"
+        system.wait("another to take over", lambda: system.state("job1") == "running", TimeWarp(cloud))
         assert [(job["TrainingJobName"], job["TrainingJobStatus"]) for job in system.attempts()] == [
             ("job1-qstamp-1", "InProgress")
         ]
