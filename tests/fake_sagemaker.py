@@ -10,7 +10,7 @@ import botocore.session
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, UpdateResult
-from job_queue.domain.errors import Unavailable
+from job_queue.domain.errors import SiteSilent, Unavailable
 from job_queue.domain.fleet.sites import Site
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, WarmPool
@@ -294,7 +294,9 @@ class FakeTraining:
 
     def page(self, names: list[str]) -> list[ListedJob]:
         self.calls.append(("list", ""))
-        if self.down or self.unreachable:
+        if self.unreachable:
+            raise SiteSilent("scripted")
+        if self.down:
             raise Unavailable("scripted")
         found = [(name, self.known(name)) for name in names]
         return [

@@ -1,7 +1,7 @@
 """Reads and writes of metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,6 +174,10 @@ class MetadataRepository:
         except Refused:
             return False
         return True
+
+    def note_capacity_backoffs(self, backoffs: Iterable[CapacityBackoff]) -> None:
+        """Record backoffs of pools. Of two concurrent writes either one may stay: the next comparison writes again."""
+        self._tables.transact([Put(self._lines_table, {**backoff_key(it), **backoff_item(it)}) for it in backoffs])
 
     # --- SageMaker's list ------------------------------------------------------------------------
 

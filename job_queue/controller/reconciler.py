@@ -25,14 +25,24 @@ from job_queue.domain.capacity_backoff import (
     after_end,
     after_refusal,
     after_success,
+    at_silent_site,
     instances_by_capacity_key,
 )
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import ForgedAttempt
-from job_queue.domain.errors import LeaseLost, Refused, Unavailable
+from job_queue.domain.errors import LeaseLost, Refused, SiteSilent, Unavailable
 from job_queue.domain.failures import FailureClass, GpuFailure, LoggedLine, NamedRule, returned_gpus, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
-from job_queue.domain.fleet.sites import Site, has_other_sites, key_of, name_in, same_place, site_of_slots, sites_of
+from job_queue.domain.fleet.sites import (
+    Site,
+    has_other_sites,
+    key_of,
+    name_in,
+    same_place,
+    site_of_pool,
+    site_of_slots,
+    sites_of,
+)
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import (
     LAUNCHED,
@@ -280,6 +290,10 @@ class Reconciler(ControllerPart):
         """Compare another site, and end the backoffs that began because it did not respond."""
         try:
             found = self._compare_at(site, metadata, enough_time)
+        except SiteSilent as error:
+            log.warning("site does not respond", site=site.key, why=str(error))
+            self._repository.note_capacity_backoffs(self._backoffs_at(site, metadata, str(error)))
+            return Comparison()
         except Exception as error:
             log.warning("site not compared", site=site.key, why=str(error))
             return Comparison()
@@ -287,6 +301,13 @@ class Reconciler(ControllerPart):
             if backoff.unreachable and self._is_at(backoff, site, metadata):
                 self._repository.end_capacity_backoff(backoff)
         return found
+
+    def _backoffs_at(self, site: Site, metadata: Metadata, message: str) -> tuple[CapacityBackoff, ...]:
+        """Return the backoffs of a silent site's pools: nothing starts there, and nothing is set aside for it."""
+        policy, known = self._policies.of(metadata.policy).policy, metadata.capacity_backoffs
+        pools = [pool for pool in policy.pools if same_place(site_of_pool(pool), site)]
+        typed = [pool.name for pool in pools if pool.instance_type]
+        return at_silent_site(known, typed, self._clock(), message)
 
     def _is_at(self, backoff: CapacityBackoff, site: Site, metadata: Metadata) -> bool:
         pool = backoff.capacity_key.partition("/")[0]

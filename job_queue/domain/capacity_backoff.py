@@ -9,7 +9,7 @@ have ended (`launching.quota_lag`). During quota lag one job is tried every `LAG
 refusal counts like any other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from job_queue.domain.backoff import LASTING_SECONDS, LONGEST_SECONDS, backoff_seconds
@@ -18,6 +18,7 @@ from job_queue.scheduler import Policy, Slots
 
 LONGEST_TEXT = 500  # characters
 FORGOTTEN_SECONDS = 3600  # after the end of a backoff; a refusal of that age says nothing about the present
+SILENT_SECONDS = 90  # after a comparison to which a region or account did not respond; the next one comes in a minute
 LAG_SECONDS = 20  # between two tries during quota lag
 LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from a later end of a job in the pool
 
@@ -145,6 +146,17 @@ def after_refusal(
     if not refused.is_lag:
         refused = replace(refused, failures=max(1, before.failures + (sent_at > before.since)))
     return (replace(refused, until=max(before.until, refused.tried_again(now).until)),)
+
+
+def at_silent_site(
+    known: CapacityBackoffs, capacity_keys: Iterable[str], now: float, message: str
+) -> tuple[CapacityBackoff, ...]:
+    """Return the backoffs of pools whose region or account did not respond to a comparison.
+
+    They last until after the next comparison, which ends or prolongs them.
+    """
+    refused = [after_refusal(known, {key: 1}, now, now, unreachable=message) for key in capacity_keys]
+    return tuple(replace(it, until=max(it.until, int(now) + SILENT_SECONDS)) for found in refused for it in found)
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:

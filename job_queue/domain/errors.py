@@ -114,6 +114,10 @@ class Unavailable(QueueError):
     """An error because a service that the queue needs did not answer. Nothing is lost; the caller may try again."""
 
 
+class SiteSilent(Unavailable):
+    """An error because the region or account of a call did not respond."""
+
+
 class Unwritable(Unavailable):
     """An error because a row can never be stored: the row is larger than the database allows."""
 

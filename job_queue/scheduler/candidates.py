@@ -129,7 +129,7 @@ def find_candidates(
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
     A job that has a reservation and whose pools back off is in both results. Such a job does not start, but keeps its
-    reservation.
+    reservation, unless the region or account of the pools does not respond: nothing is freed there for now.
     """
     candidates: list[Candidate] = []
     refused: dict[str, WaitReason] = {}
@@ -152,7 +152,7 @@ def find_candidates(
             )
         if not open_now:
             refused[job.name] = backoff.reason(possible, job)
-            if holder is None:
+            if holder is None or refused[job.name] is WaitReason.REGION_UNREACHABLE:
                 continue
         if spending and spending.forbids(job):
             refused[job.name] = WaitReason.OVER_BUDGET

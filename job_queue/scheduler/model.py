@@ -273,6 +273,13 @@ class Snapshot:
         calendar = self.calendars.get(pool.name)
         return self.size(pool) if calendar is None or calendar.is_open(self.now) else 0
 
+    def is_unreachable(self, slots: Slots) -> bool:
+        """Return whether the region or account of these slots does not respond now."""
+        if not self.paused:
+            return False
+        pauses = [self.paused[pool] for pool in slots if pool in self.paused]
+        return any(pause.unreachable and pause.until > self.now for pause in pauses)
+
     def size(self, pool: Pool) -> int:
         """Return the number of instances that a pool has while its training plan is open."""
         calendar = self.calendars.get(pool.name)

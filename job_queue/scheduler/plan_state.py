@@ -80,6 +80,8 @@ class PlanState:
 
         for job in sorted(snapshot.active, key=lambda job: job.name):
             if job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved:
+                if snapshot.is_unreachable(job.slots):
+                    continue  # nobody knows when the job stops, so the slots that it moves to serve other jobs
                 # A migrating job keeps the slots that it moves to.
                 target = as_far_as_available(snapshot.reserved[job.name])
                 self._add_reservation(job.name, self.tree.project(job.project), target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from job_queue.domain.errors import Unavailable
+from job_queue.domain.errors import SiteSilent, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
@@ -50,6 +50,7 @@ class TrainingJobList:
         """Yield page after page to the end of the list. Each page takes one call.
 
         :param before: begin with training jobs that were created before this time (epoch seconds).
+        :raises SiteSilent: SageMaker did not respond.
         :raises Unavailable: SageMaker gave no usable answer.
         """
         request: ListTrainingJobsRequestTypeDef = {
@@ -65,8 +66,10 @@ class TrainingJobList:
             self._calls += 1
             try:
                 page = self._client.list_training_jobs(**request)
-            except (ClientError, BotoCoreError) as error:
+            except ClientError as error:
                 raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
+            except BotoCoreError as error:
+                raise SiteSilent(f"SageMaker did not list its training jobs: {error}") from error
             yield [_listed(summary) for summary in page["TrainingJobSummaries"]]
             if "NextToken" not in page:
                 return

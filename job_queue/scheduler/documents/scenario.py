@@ -205,7 +205,7 @@ def _need(value: object, path: str) -> Slots:
 
 
 def _pause(content: object, path: str) -> PausedPool:
-    readers = {"until": _time, "instances": document.count}
+    readers = {"until": _time, "instances": document.count, "unreachable": document.text}
     return PausedPool(**read_fields(content, path, readers, required=("until",)))
 
 

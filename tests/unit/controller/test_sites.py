@@ -269,6 +269,50 @@ def test_an_unanswered_launch_in_a_region_is_sent_nowhere_else() -> None:
     assert queue.state("job1") == "running" and list(ohio_of(queue).jobs) == ["job1-qstamp-1"]
 
 
+def pools(name: str, priority: int = 1) -> dict[str, Any]:
+    tags = {"pools": name, "priority": str(priority)}
+    return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+
+def test_nothing_is_tried_in_a_region_that_did_not_respond_to_a_comparison() -> None:
+    queue = a_queue(1, 3)
+    queue.submit("job1")
+    queue.submit("job2")
+    ohio = ohio_of(queue)
+    ohio.unreachable = True
+    queue.tick()
+    before = len(ohio.calls)
+    queue.submit("job3", **pools("ohio"))
+    assert why(queue, "job3")[0] is WaitReason.REGION_UNREACHABLE and len(ohio.calls) == before
+    queue.tick()
+    queue.submit("job4", **pools("ohio"))  # this comparison has prolonged the backoff
+    assert why(queue, "job4")[0] is WaitReason.REGION_UNREACHABLE
+    assert "create" not in [call for call, _ in ohio.calls[before:]]
+    ohio.unreachable = False
+    queue.tick()
+    assert queue.job("job3").site == OHIO and queue.state("job3") == queue.state("job4") == "running"
+
+
+def test_slots_at_home_serve_others_while_a_job_that_moves_there_cannot_be_stopped() -> None:
+    queue = a_queue(1, 1, checkpoints_replicated=True)
+    queue.submit("job1", **pools("home"))
+    queue.submit("moves")
+    assert queue.job("moves").site == OHIO
+    queue.submit("picky", **pools("ohio"))
+    queue.training.end("job1-qstamp-1")
+    queue.tick(900)
+    assert queue.state("moves") == "stopping"  # it makes room and moves home
+    ohio_of(queue).unreachable = True
+    queue.submit("other", **pools("home"))
+    assert queue.state("other") == "pending"
+    queue.tick()
+    assert queue.state("other") == "running" and queue.state("moves") == "stopping"
+    ohio_of(queue).unreachable = False
+    ohio_of(queue).end("moves-qstamp-1", "Stopped")
+    queue.tick()
+    assert queue.state("moves") == "running"  # it has waited for longer than the other one
+
+
 # --- the policy --------------------------------------------------------------------------------------
 
 

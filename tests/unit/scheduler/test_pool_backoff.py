@@ -173,3 +173,40 @@ def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
     assert set(starts(decided)) == {"other", "either"}
     assert len(without.starts) == 3
     assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 at present. The next try, ")
+
+
+# --- a region that does not respond ------------------------------------------------------------------
+
+SILENT = PausedPool(until=NOW + 90, unreachable="Could not connect.")
+
+
+def test_no_slots_are_kept_for_a_job_that_nobody_can_stop() -> None:
+    moves = stopping("moves", {"p5": 2}, demand=({"p5": 2}, {"p4": 2}), comes_back=True)
+    snapshot = a_snapshot(moves, waiting("other", {"p4": 2}), policy=TWO_POOLS, reserved={"moves": {"p4": 2}})
+    paused, open_plan = both(SILENT, snapshot)
+    assert starts(paused) == {"other": {"p4": 2}} and not paused.reservations
+    assert not starts(open_plan) and open_plan.reservations["moves"] == {"p4": 2}
+    assert both(CLOSED, snapshot)[0].reservations["moves"] == {"p4": 2}
+
+
+def test_a_claimant_does_not_wait_for_a_stop_there() -> None:
+    claimant = waiting("claimant", {"p5": 2}, {"p4": 2}, priority=9)
+    held = active("low", {"p4": 2}, priority=0)
+    snapshot = a_snapshot(
+        stopping("gone", {"p5": 2}), held, claimant, policy=TWO_POOLS, reserved={"claimant": {"p5": 2}}
+    )
+    paused, open_plan = both(SILENT, snapshot)
+    assert [it.job for it in paused.evictions] == ["low"] and paused.reservations == {"claimant": {"p4": 2}}
+    assert not open_plan.evictions and open_plan.reservations == {"claimant": {"p5": 2}}
+
+
+def test_a_job_of_that_region_alone_waits_without_a_reservation() -> None:
+    snapshot = a_snapshot(
+        stopping("gone", {"p5": 2}),
+        waiting("claimant", {"p5": 2}),
+        policy=TWO_POOLS,
+        reserved={"claimant": {"p5": 2}},
+    )
+    paused, open_plan = both(SILENT, snapshot)
+    assert not paused.reservations and hold(paused, "claimant").reason is WaitReason.REGION_UNREACHABLE
+    assert open_plan.reservations == {"claimant": {"p5": 2}}
