@@ -35,7 +35,7 @@ from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
-from job_queue.domain.fleet.sites import HOME, Origin
+from job_queue.domain.fleet.sites import HOME, Origin, Site
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
@@ -104,21 +104,27 @@ class App:
             clients,
         )
         policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
-        newest_object = (
-            NewestObject(boto3.client("s3", config=brief), settings.checkpoint_buckets, clock)
-            if settings.checkpoint_buckets
-            else None
-        )
+
+        def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
+            """Return a function from a site to its client. That of the home site is made now if it is needed."""
+            session: Any = boto3
+            return clients.with_home(service, session.client(service, config=brief) if needed else None)
+
+        buckets_at = client_at("s3", settings.checkpoint_buckets)
+        logs_at = client_at("logs", settings.failure_logs)
+        metrics_at = client_at("cloudwatch", settings.idle_minutes)
+
+        def newest_object_at(site: Site | None) -> NewestObject:
+            return NewestObject(buckets_at(site), settings.checkpoint_buckets, clock)
+
         self._controller = Controller(
             self._repository,
             training,
             policies,
             clock,
             parallel,
-            newest_object,
-            FailureLog(boto3.client("logs", config=brief), time.monotonic, partial(clients.client, "logs"))
-            if settings.failure_logs
-            else None,
+            newest_object_at if settings.checkpoint_buckets else None,
+            FailureLog(logs_at, time.monotonic) if settings.failure_logs else None,
             create_rate=CreateRate(settings.create_rate, settings.create_burst),
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,
@@ -128,14 +134,15 @@ class App:
         decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
         idle_watch = measurement = hang_watch = None
         if settings.idle_minutes:
-            cloudwatch = boto3.client("cloudwatch", config=brief)
-            idle_watch = IdleWatch(GpuUtilization(cloudwatch), settings.idle_minutes, notify)
-            measurement = Measurement(InstanceMetrics(cloudwatch), self._repository.attempts, clock)
+            idle_watch = IdleWatch(lambda site: GpuUtilization(metrics_at(site)), settings.idle_minutes, notify)
+            measurement = Measurement(lambda site: InstanceMetrics(metrics_at(site)), self._repository.attempts, clock)
             if settings.failure_logs:
-                written_since = newest_object.written_since if newest_object else None
-                log_activity = LogActivity(boto3.client("logs", config=brief))
-                hang_watch = HangWatch(self._repository, log_activity, written_since)
-        unsaved_work = UnsavedWork(self._repository, newest_object)
+                hang_watch = HangWatch(
+                    self._repository,
+                    lambda site: LogActivity(logs_at(site)),
+                    lambda site: newest_object_at(site).written_since,
+                )
+        unsaved_work = UnsavedWork(self._repository, newest_object_at)
         self._outlook = OutlookService(
             self._repository, decisions.cluster, clock, idle_watch, measurement, unsaved_work, hang_watch
         )

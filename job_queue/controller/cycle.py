@@ -15,7 +15,7 @@ from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
-from job_queue.controller.fleet.checkpoints import CheckpointTimes
+from job_queue.controller.fleet.checkpoints import CheckpointTimes, NewestAt
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
@@ -82,8 +82,8 @@ class Controller(ControllerPart):
 
     :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param newest_object: returns the time at which an object was last written under an address in S3 (epoch seconds),
-        or None if there is none or access is denied.
+    :param newest_object_at: returns for a site what looks up when an object was last written under an address in S3
+        (epoch seconds). None: no bucket may be listed.
     :param failure_log: returns the last log lines of a failed attempt. None: no lines are read.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
@@ -97,7 +97,7 @@ class Controller(ControllerPart):
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
-        newest_object: Callable[[str], float | None] | None = None,
+        newest_object_at: NewestAt | None = None,
         failure_log: LastLines | None = None,
         *,
         create_rate: CreateRate | None = None,
@@ -111,7 +111,7 @@ class Controller(ControllerPart):
         self._sleep = sleep
         self._wake_up = wake_up
         self.reconciler = Reconciler(backend, failure_log)
-        self._checkpoints = CheckpointTimes(backend, newest_object) if newest_object else None
+        self._checkpoints = CheckpointTimes(backend, newest_object_at) if newest_object_at else None
         self._warm_pools = WarmPools(backend)
         self._training_plans = TrainingPlans(backend)
         self._dependencies = Dependencies(backend)

@@ -247,6 +247,13 @@ def _content_for(request: TrainingRequest, job: Job, policy: Policy) -> Mapping[
     return localized(request.content, job.site, project.bucket_by_region if project else {})
 
 
+def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> str | None:
+    """Return where the present attempt of a job writes its checkpoints; None if it writes none."""
+    if job.site is None:
+        return request.checkpoints
+    return TrainingRequest.read(placed(request, job, policy)).checkpoints
+
+
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
     """Return all pools of the job's project, those first in which the job can run now; empty if there are no others."""
     project = project_of(policy, job.project)

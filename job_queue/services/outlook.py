@@ -121,7 +121,8 @@ class OutlookService:
         jobs = unsaved_candidates(cluster.active.values(), now)
         if self._unsaved_work is None or not jobs:
             return SavedWork(), []
-        return self._unsaved_work.look(jobs, self._repository.outlook.latest().saved_work, now, may_go_on)
+        before = self._repository.outlook.latest().saved_work
+        return self._unsaved_work.look(jobs, cluster.policy, before, now, may_go_on)
 
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]

@@ -1,7 +1,9 @@
 """Pools of other regions and accounts on the whole system: launches, results, preemption, and a region that breaks."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from local_cloud.faults.injection import Faults
 from local_cloud.sites.emulated_site import EmulatedSite
 from tests.system.conftest import FOREVER, WAIT, System
 from tests.system.test_shell import Person
+from tests.system.test_utilization import age_record, report
 
 HOME = EmulatedSite("000000000000", "us-east-1")
 OHIO = EmulatedSite("000000000000", "us-east-2")
@@ -107,6 +110,22 @@ def log_in_ohio(system: System, attempt: str) -> list[str]:
         return []
     read = [logs.get_log_events(logGroupName=group, logStreamName=it["logStreamName"])["events"] for it in streams]
     return [event["message"] for events in read for event in events]
+
+
+def test_the_gpus_of_a_job_are_measured_in_its_region(system: System) -> None:
+    system.submit("measured", "pass", Tags=to_far())
+    system.wait_state("measured", "completed")
+    ended = time.time() - 20 * 60
+    age_record(system, "measured", 20)
+    report(system.cloud.site_session(OHIO).client("cloudwatch"), "measured-qstamp-1", ended)
+    system.run("live", FOREVER)
+
+    def gpu() -> float | None:
+        (found,) = [it for it in system.queue.history(datetime.now(UTC) - timedelta(hours=1)) if it.job == "measured"]
+        return found.gpu_mean_percent
+
+    system.wait("the figures", lambda: gpu() is not None, each_time=system.cloud.tick)
+    assert gpu() == 50
 
 
 def test_a_job_with_a_bucket_of_one_region_says_why_it_stays(system: System) -> None:

@@ -5,6 +5,7 @@ The local cloud has no GPUs, so the test reports to CloudWatch what SageMaker wo
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,9 @@ def age_record(system: System, job: str, minutes: float) -> None:
     tables.put_item(TableName=table, Item={**row, **{name: {"S": text} for name, text in texts.items()}})
 
 
-def report(system: System, training_job: str, ended: float) -> None:
+def report(cloudwatch: Any, training_job: str, ended: float) -> None:
     """Report two minutes of one instance to CloudWatch, as SageMaker does."""
-    system.cloud.client("cloudwatch").put_metric_data(
+    cloudwatch.put_metric_data(
         Namespace="/aws/sagemaker/TrainingJobs",
         MetricData=[
             {
@@ -56,7 +57,7 @@ def test_the_record_of_an_ended_attempt_gets_its_utilization_and_no_data_is_no_f
     ended = time.time() - 20 * 60
     for name in names:
         age_record(system, name, 20)
-    report(system, "measured-qstamp-1", ended)
+    report(system.cloud.client("cloudwatch"), "measured-qstamp-1", ended)
     system.run("live")
 
     def past() -> dict[str, PastAttempt]:

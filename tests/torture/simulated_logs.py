@@ -40,11 +40,8 @@ class SimulatedLogs:
         self._ask = ask
         self._clock = clock
 
-    def filter_log_events(self, **request: Any) -> dict[str, Any]:
-        return self._filter(None, **request)
-
-    def at(self, site: Site) -> "_LogsOfSite":
-        """The client of another site."""
+    def at(self, site: Site | None) -> "_LogsOfSite":
+        """The client of a site."""
         return _LogsOfSite(partial(self._filter, site))
 
     def _filter(self, site: Site | None, /, **request: Any) -> dict[str, Any]:

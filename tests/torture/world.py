@@ -68,7 +68,7 @@ class Sandbox(Harness):
 
     def new_controller(self, training: Training, **more: Any) -> Controller:
         logs: Any = self._world.sagemaker.logs
-        read = FailureLog(logs, self.clock, logs.at) if self._world.setup.failures else None
+        read = FailureLog(logs.at, self.clock) if self._world.setup.failures else None
         return super().new_controller(training, failure_log=read, **more)
 
     def clock(self) -> float:

@@ -28,20 +28,13 @@ _MISSING = "ResourceNotFoundException"
 class FailureLog:
     """The log lines of failed attempts in CloudWatch Logs.
 
-    :param client: a boto3 client of CloudWatch Logs with short timeouts and without retries.
+    :param client_at: returns for a site a boto3 client of CloudWatch Logs with short timeouts and without retries.
     :param clock: returns seconds, to limit the duration of the look-up.
-    :param client_at: returns the client of another site.
     """
 
-    def __init__(
-        self,
-        client: "CloudWatchLogsClient",
-        clock: Callable[[], float],
-        client_at: Callable[[Site], "CloudWatchLogsClient"] | None = None,
-    ) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, client_at: Callable[[Site | None], "CloudWatchLogsClient"], clock: Callable[[], float]) -> None:
         self._client_at = client_at
+        self._clock = clock
 
     def __call__(self, attempt: str, carrier: str | None, ended: float, site: Site | None = None) -> list[LoggedLine]:
         """Return the last lines of an attempt; none if they cannot be read. An error is only logged.
@@ -57,7 +50,7 @@ class FailureLog:
         began = self._clock()
         found: deque[LoggedLine] = deque(maxlen=MOST_LINES)
         try:
-            client = self._client_at(site) if site and self._client_at else self._client
+            client = self._client_at(site)
             token = self._read(client, attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
             if token is not None and self._has_time(began):
                 latest: deque[LoggedLine] = deque(maxlen=MOST_LINES)

@@ -1,6 +1,6 @@
 """AWS clients for each site. A site that does not respond is left alone for a while, so that it delays no other one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -63,6 +63,13 @@ class SiteClients:
             self._clients[key] = _GuardedClient(made, site, pause)
         return self._clients[key]
 
+    def with_home(self, service: str, home: Any) -> Callable[[Site | None], Any]:
+        """Return a function from a site to its client of a service.
+
+        :param home: the client of the home site; None: it is never used.
+        """
+        return lambda site: self.client(service, site) if site else home
+
     def _session(self, site: Site) -> Session:
         if site not in self._sessions:
             self._sessions[site] = self._assumed(site) if site.role else boto3.Session(region_name=site.region)
@@ -124,7 +131,7 @@ class _GuardedClient:
         if name in ("meta", "exceptions", "can_paginate", "generate_presigned_url") or not callable(found):
             return found
         if name == "get_paginator":
-            return found  # its first page follows a call of this client
+            return lambda operation: _GuardedPaginator(found(operation), self._call)
         return lambda **request: self._call(found, request)
 
     def _call(self, operation: Callable[..., Any], request: dict[str, Any]) -> Any:
@@ -148,3 +155,17 @@ class _GuardedClient:
     def _unreachable(self, error: Exception) -> SiteUnreachableError:
         self._pause.begin(str(error))
         return SiteUnreachableError(site=self._site.text, why=str(error))
+
+
+class _GuardedPaginator:
+    """A paginator each of whose calls is guarded like those of its client."""
+
+    def __init__(self, paginator: Any, guard: Callable[[Callable[..., Any], dict[str, Any]], Any]) -> None:
+        self._paginator = paginator
+        self._guard = guard
+
+    def paginate(self, **request: Any) -> Iterator[Any]:
+        """Yield the pages of the answer."""
+        pages = iter(self._paginator.paginate(**request))
+        while (page := self._guard(lambda: next(pages, None), {})) is not None:
+            yield page

@@ -10,21 +10,21 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, checkpoints_to_look_up
-from job_queue.domain.job import Job, JobRecord
-from job_queue.domain.policy import placed
-from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import Plan
+from job_queue.domain.fleet.sites import Site
+from job_queue.domain.job import Job
+from job_queue.domain.policy import checkpoint_address
+from job_queue.scheduler import Plan, Policy
+
+NewestAt = Callable[[Site | None], Callable[[str], float | None]]
+"""The site of a bucket -> what looks up when the newest object under an address in S3 was written (epoch seconds)."""
 
 
 class CheckpointTimes(ControllerPart):
-    """The known times of checkpoints, updated if they affect a decision.
+    """The known times of checkpoints, updated if they affect a decision."""
 
-    :param newest: returns the time of the newest object under an address in S3 (epoch seconds).
-    """
-
-    def __init__(self, backend: Backend, newest: Callable[[str], float | None]) -> None:
+    def __init__(self, backend: Backend, newest_at: NewestAt) -> None:
         super().__init__(backend)
-        self._newest = newest
+        self._newest_at = newest_at
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
         """Return the cluster with newly read checkpoints, or None if none has to be read.
@@ -37,7 +37,7 @@ class CheckpointTimes(ControllerPart):
         jobs = checkpoints_to_look_up(list(cluster.active.values()), evicted, known, self._clock())
         if not jobs:
             return None
-        seen = self._parallel([partial(self._look, job) for job in jobs])
+        seen = self._parallel([partial(self._look, job, cluster.applied.policy) for job in jobs])
         still = {name: checkpoint for name, checkpoint in known.items() if name in cluster.active}
         checkpoints = still | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
         try:
@@ -46,21 +46,12 @@ class CheckpointTimes(ControllerPart):
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
-    def _address(self, record: JobRecord) -> str | None:
-        """Return where the present attempt writes its checkpoints; None if it writes none."""
-        request = stored_request(record.details)
-        if record.job.site is None:
-            return request.checkpoints
-        policy = self._policies.of(self._repository.policy()).policy
-        sent = placed(request, record.job, policy)
-        return TrainingRequest.read(sent).checkpoints
-
-    def _look(self, job: Job) -> KnownCheckpoint:
+    def _look(self, job: Job, policy: Policy) -> KnownCheckpoint:
         at = None
         try:
             record = self._repository.record(job.name)
-            address = self._address(record) if record else None
-            at = self._newest(address) if address else None
+            address = checkpoint_address(stored_request(record.details), record.job, policy) if record else None
+            at = self._newest_at(job.site)(address) if address else None
         except Unavailable as error:  # without a known checkpoint, the job's work counts from its start
             log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -10,7 +10,10 @@ from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.expectations.hangs import Activity, is_requeued, may_hang, silence_of, suspects
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job, JobRecord, epoch
+from job_queue.domain.policy import checkpoint_address
+from job_queue.scheduler import Policy
 
 WroteLog = Callable[[str, float, float], bool | None]
 """(training job, its start, epoch seconds) -> whether it has written a line since then; None: not known."""
@@ -22,16 +25,19 @@ WroteCheckpoint = Callable[[str, float], bool | None]
 class HangWatch:
     """A detector of hangs. Nothing is looked up while no GPUs are idle.
 
-    :param wrote_log: looks up lines in the log of a training job.
-    :param wrote_checkpoint: looks up objects under an address in S3; None: the queue may not list any bucket.
+    :param log_at: returns for a site what looks up lines in the log of a training job.
+    :param checkpoints_at: returns for a site what looks up objects under an address in S3.
     """
 
     def __init__(
-        self, repository: JobRepository, wrote_log: WroteLog, wrote_checkpoint: WroteCheckpoint | None
+        self,
+        repository: JobRepository,
+        log_at: Callable[[Site | None], WroteLog],
+        checkpoints_at: Callable[[Site | None], WroteCheckpoint],
     ) -> None:
         self._repository = repository
-        self._wrote_log = wrote_log
-        self._wrote_checkpoint = wrote_checkpoint
+        self._log_at = log_at
+        self._checkpoints_at = checkpoints_at
         self._turn = 0
 
     def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
@@ -59,17 +65,17 @@ class HangWatch:
         if silence is None or record is None or record.job.submission != job.submission or not may_hang(record.job):
             return
         since = now - silence
-        if self._activity(record, since).is_silent:
+        if self._activity(record, since, policy).is_silent:
             transition = state_machine.hang(record.job, since, now, requeue=is_requeued(record.job, policy))
             self._repository.apply(replace(transition, record=record), now)
 
-    def _activity(self, record: JobRecord, since: float) -> Activity:
+    def _activity(self, record: JobRecord, since: float, policy: Policy) -> Activity:
         """Return the activity since a time. The checkpoints of a job that writes its log are not looked up."""
         job = record.job
-        wrote_log = self._wrote_log(job.launched or "", epoch(job.started or job.since), since)
+        wrote_log = self._log_at(job.site)(job.launched or "", epoch(job.started or job.since), since)
         if wrote_log is not False:
             return Activity(wrote_log, None)
-        address = stored_request(record.details).checkpoints
+        address = checkpoint_address(stored_request(record.details), job, policy)
         if address is None:
             return Activity(wrote_log, wrote_checkpoint=False)  # the job cannot write checkpoints
-        return Activity(wrote_log, self._wrote_checkpoint(address, since) if self._wrote_checkpoint else None)
+        return Activity(wrote_log, self._checkpoints_at(job.site)(address, since))

@@ -17,6 +17,7 @@ from job_queue.domain.expectations.idleness import (
     is_idle,
 )
 from job_queue.domain.expectations.outlook import Outlook
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job
 
 LOOK_SECONDS = 300  # time between two look-ups, as CloudWatch charges for each instance
@@ -38,12 +39,13 @@ class Utilization(Protocol):
 class IdleWatch:
     """A detector of running jobs with idle GPUs.
 
+    :param utilization_at: returns the source for a site.
     :param minutes: the time for which GPUs must be idle.
     :param notify: notifies the observers of the number of idle instances in each pool.
     """
 
-    def __init__(self, utilization: Utilization, minutes: int, notify: Notify) -> None:
-        self._utilization = utilization
+    def __init__(self, utilization_at: Callable[[Site | None], Utilization], minutes: int, notify: Notify) -> None:
+        self._utilization_at = utilization_at
         self._seconds = minutes * 60.0
         self._notify = notify
 
@@ -71,16 +73,16 @@ class IdleWatch:
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return since when each idle training job is idle (epoch seconds); empty if CloudWatch fails."""
+        """Return since when each idle training job is idle (epoch seconds), without those of sites that fail."""
         until = now // PERIOD_SECONDS * PERIOD_SECONDS
         since = until - self._seconds
-        try:
-            figures = self._utilization(
-                [host for job in jobs for host in hosts(job)], since, until, PERIOD_SECONDS, may_go_on
-            )
-        except QueueError as error:
-            log.warning("idle jobs not looked up", exc_info=error)
-            return {}
+        figures: dict[str, Figures] = {}
+        for site in dict.fromkeys(job.site for job in jobs):
+            asked = [host for job in jobs if job.site == site for host in hosts(job)]
+            try:
+                figures |= self._utilization_at(site)(asked, since, until, PERIOD_SECONDS, may_go_on)
+            except QueueError as error:
+                log.warning("idle jobs not looked up", site=site.key if site else None, exc_info=error)
         return {
             job.launched: before.get(job.launched, since)
             for job in jobs

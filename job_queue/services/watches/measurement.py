@@ -17,6 +17,7 @@ from job_queue.domain.accounting.utilization import (
     utilization_of,
 )
 from job_queue.domain.errors import QueueError
+from job_queue.domain.fleet.sites import Site
 
 MOST_MEASURED = 20  # attempts in one tick, each with one call of GetMetricData
 FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # after the last live job, in which ticks look for attempts to measure
@@ -34,11 +35,17 @@ class Measurement:
 
     Two processes may measure the same attempt. Both store the same figures.
 
+    :param metrics_at: returns the source for a site.
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, metrics: AttemptMetrics, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
-        self._metrics = metrics
+    def __init__(
+        self,
+        metrics_at: Callable[[Site | None], AttemptMetrics],
+        attempts: AttemptHistory,
+        clock: Callable[[], float],
+    ) -> None:
+        self._metrics_at = metrics_at
         self._attempts = attempts
         self._clock = clock
         self._pending: dict[str, AttemptRecord] = {}
@@ -61,18 +68,21 @@ class Measurement:
     def measure(self, may_go_on: Callable[[], bool]) -> None:
         """Measure the attempts whose metrics have arrived, at most MOST_MEASURED, the earliest end first.
 
-        If CloudWatch fails, the next tick tries again.
+        If CloudWatch fails at a site, the next tick tries again there.
         """
-        now = self._clock()
-        for record in due(self._pending.values(), now)[:MOST_MEASURED]:
-            if not may_go_on():
+        now, failed, tried = self._clock(), set[Site | None](), 0
+        for record in due(self._pending.values(), now):
+            if record.site in failed:
+                continue
+            if tried == MOST_MEASURED or not may_go_on():
                 return
+            tried += 1
             try:
-                found = self._metrics(METRICS, period_of(record))
+                found = self._metrics_at(record.site)(METRICS, period_of(record))
                 self._attempts.note_utilization(record, utilization_of(record, found))
             except QueueError as error:
                 log.warning("attempt not measured", attempt=record.training_job_name, exc_info=error)
-                if not is_measurable(record, now):
-                    del self._pending[record.training_job_name]
-                return
+                failed.add(record.site)
+                if is_measurable(record, now):
+                    continue
             del self._pending[record.training_job_name]

@@ -9,7 +9,10 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.domain_events import UnsavedJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.unsaved import LOOK_SECONDS, SavedWork
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import FOR_EVER, Job, epoch
+from job_queue.domain.policy import checkpoint_address
+from job_queue.scheduler import Policy
 
 
 class CheckpointTime(Protocol):
@@ -25,16 +28,16 @@ class CheckpointTime(Protocol):
 class UnsavedWork:
     """A detector of attempts without a checkpoint.
 
-    :param newest: the source of the times of checkpoints; None: no bucket may be listed, so only jobs without a
-        checkpoint folder are found.
+    :param newest_at: returns the source of the times of checkpoints for a site. Of jobs in buckets that may not be
+        listed, only those without a checkpoint folder are found.
     """
 
-    def __init__(self, repository: JobRepository, newest: CheckpointTime | None) -> None:
+    def __init__(self, repository: JobRepository, newest_at: Callable[[Site | None], CheckpointTime]) -> None:
         self._repository = repository
-        self._newest = newest
+        self._newest_at = newest_at
 
     def look(
-        self, jobs: list[Job], before: SavedWork, now: float, may_go_on: Callable[[], bool]
+        self, jobs: list[Job], policy: Policy, before: SavedWork, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results for these jobs, and an event for each attempt that is newly unsaved.
 
@@ -51,7 +54,7 @@ class UnsavedWork:
                 break
             name = job.launched or ""
             try:
-                has_folder, is_unsaved = self._is_unsaved(job)
+                has_folder, is_unsaved = self._is_unsaved(job, policy)
             except Unavailable as error:  # the next tick looks again
                 log.warning("checkpoints not listed", job=job.name, why=error.message)
                 continue
@@ -64,15 +67,16 @@ class UnsavedWork:
             unsaved[name] = int(now) + LOOK_SECONDS if has_folder else FOR_EVER
         return SavedWork(unsaved, frozenset(settled)), events
 
-    def _is_unsaved(self, job: Job) -> tuple[bool, bool]:
+    def _is_unsaved(self, job: Job, policy: Policy) -> tuple[bool, bool]:
         """Return whether the job has a checkpoint folder, and whether its attempt is known to have saved nothing."""
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched:
             return True, False
-        address = stored_request(record.details).checkpoints
+        address = checkpoint_address(stored_request(record.details), record.job, policy)
         if not address:
             return False, True
-        if self._newest is None or not self._newest.may_list(address):
+        newest = self._newest_at(record.job.site)
+        if not newest.may_list(address):
             return True, False
-        at = self._newest(address)
+        at = newest(address)
         return True, at is None or at < epoch(job.started or job.since)

@@ -12,10 +12,16 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from botocore.exceptions import HTTPClientError
 from botocore.httpsession import URLLib3Session
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
-from job_queue.adapters.sites.clients import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, SiteClients
+from job_queue.adapters.sites.clients import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    SiteClients,
+    SiteUnreachableError,
+)
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Site
 from tests.jobs import a_request
@@ -165,3 +171,20 @@ def test_the_pause_of_one_site_is_none_of_another(aws: Aws) -> None:
     aws.trusts = False
     assert training(clients, LAB).create(a_request())[0] is LaunchResult.UNREACHABLE
     assert training(clients, Site("eu-west-1")).create(a_request())[0] is LaunchResult.LAUNCHED
+
+
+def test_pages_are_guarded_like_other_calls(aws: Aws) -> None:
+    clock = Clock()
+    reading = SiteClients(EXTERNAL_ID, clock).client("sagemaker", OHIO)
+
+    def pages() -> list[Any]:
+        return list(reading.get_paginator("list_training_jobs").paginate())
+
+    assert [page["TrainingJobSummaries"] for page in pages()] == [[]]
+    aws.hangs_up = True
+    with pytest.raises(HTTPClientError):
+        pages()
+    before = len(aws.calls)
+    with pytest.raises(SiteUnreachableError):
+        pages()
+    assert len(aws.calls) == before, "the site is left alone"

@@ -34,7 +34,9 @@ class CheckpointedQueue(Harness):
 
     def new_controller(self, training: Any, **more: Any) -> Controller:
         newest: Callable[[str], float | None] = self.bucket.newest
-        return Controller(self.repository, training, self.policies, self.clock, self.parallel, newest_object=newest)
+        return Controller(
+            self.repository, training, self.policies, self.clock, self.parallel, newest_object_at=lambda site: newest
+        )
 
     def wrote(self, name: str, ago: float) -> None:
         self.bucket.written[f"s3://bucket/checkpoints/{name}"] = self.now - ago

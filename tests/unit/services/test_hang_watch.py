@@ -40,8 +40,8 @@ class Hanging:
         self.checkpoint: bool | None = False
         self.broken = False
         self.asked: list[tuple[Any, ...]] = []
-        idle = IdleWatch(self._utilization, 30, lambda event: None)
-        self.watch = HangWatch(self.queue.repository, self._wrote_log, self._wrote_checkpoint)
+        idle = IdleWatch(lambda site: self._utilization, 30, lambda event: None)
+        self.watch = HangWatch(self.queue.repository, lambda site: self._wrote_log, lambda site: self._wrote_checkpoint)
         self._service = OutlookService(
             self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, idle, hang_watch=self.watch
         )

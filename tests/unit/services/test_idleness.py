@@ -32,7 +32,7 @@ class Watched:
         self.asked: list[tuple[str, ...]] = []
         self.counted: list[Mapping[str, int]] = []
         self.broken = False
-        watch = IdleWatch(self._utilization, MINUTES, self._notify)
+        watch = IdleWatch(lambda site: self._utilization, MINUTES, self._notify)
         self._service = OutlookService(self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, watch)
 
     def _utilization(

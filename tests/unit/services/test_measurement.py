@@ -24,7 +24,7 @@ class Measured:
         self.new_process()
 
     def new_process(self) -> None:
-        measurement = Measurement(self._metrics, self.queue.repository.attempts, self.queue.clock)
+        measurement = Measurement(lambda site: self._metrics, self.queue.repository.attempts, self.queue.clock)
         self._service = OutlookService(
             self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, measurement=measurement
         )

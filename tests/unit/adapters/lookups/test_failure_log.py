@@ -29,7 +29,7 @@ def write(logs: Any, stream: str, *lines: tuple[float, str]) -> None:
 
 
 def read(logs: Any, attempt: str, carrier: str | None = None) -> list[tuple[str, str]]:
-    return [(it.stream, it.text) for it in FailureLog(logs, time.monotonic)(attempt, carrier, NOW)]
+    return [(it.stream, it.text) for it in FailureLog(lambda site: logs, time.monotonic)(attempt, carrier, NOW)]
 
 
 def test_the_last_lines_of_all_instances_are_read(logs: Any) -> None:
@@ -70,19 +70,19 @@ class Endless:
 
 def test_of_very_many_lines_the_last_seconds_are_read() -> None:
     logs = Endless()
-    found = FailureLog(logs, time.monotonic)("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
+    found = FailureLog(lambda site: logs, time.monotonic)("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
     assert len(logs.requests) == MOST_CALLS
     assert [it.text for it in found] == [f"since {FEW_SECONDS}"]
 
 
 def test_a_slow_answer_ends_the_look_up() -> None:
     logs, seconds = Endless(), count(0, 2)
-    found = FailureLog(logs, lambda: float(next(seconds)))("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
+    found = FailureLog(lambda site: logs, lambda: float(next(seconds)))("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
     assert len(logs.requests) == 2
     assert [it.text for it in found] == [f"since {LAST_SECONDS}"] * 2
 
 
 def test_without_the_right_there_are_no_lines() -> None:
     logs = Endless("AccessDeniedException")
-    assert FailureLog(logs, time.monotonic)("a-qstamp-1", None, NOW) == []  # type: ignore[arg-type]
+    assert FailureLog(lambda site: logs, time.monotonic)("a-qstamp-1", None, NOW) == []  # type: ignore[arg-type]
     assert len(logs.requests) == 1
