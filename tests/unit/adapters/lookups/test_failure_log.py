@@ -1,7 +1,7 @@
 """The last log lines of failed attempts, read from CloudWatch Logs as moto has it, within the limits."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -28,8 +28,12 @@ def write(logs: Any, stream: str, *lines: tuple[float, str]) -> None:
     logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=stream, logEvents=events)
 
 
+def reading(logs: Any, clock: Callable[[], float] = time.monotonic) -> FailureLog:
+    return FailureLog(lambda site: logs, clock)
+
+
 def read(logs: Any, attempt: str, carrier: str | None = None) -> list[tuple[str, str]]:
-    return [(it.stream, it.text) for it in FailureLog(lambda site: logs, time.monotonic)(attempt, carrier, NOW)]
+    return [(it.stream, it.text) for it in reading(logs)(attempt, carrier, NOW)]
 
 
 def test_the_last_lines_of_all_instances_are_read(logs: Any) -> None:
@@ -70,19 +74,19 @@ class Endless:
 
 def test_of_very_many_lines_the_last_seconds_are_read() -> None:
     logs = Endless()
-    found = FailureLog(lambda site: logs, time.monotonic)("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
+    found = reading(logs)("a-qstamp-1", None, NOW)
     assert len(logs.requests) == MOST_CALLS
     assert [it.text for it in found] == [f"since {FEW_SECONDS}"]
 
 
 def test_a_slow_answer_ends_the_look_up() -> None:
     logs, seconds = Endless(), count(0, 2)
-    found = FailureLog(lambda site: logs, lambda: float(next(seconds)))("a-qstamp-1", None, NOW)  # type: ignore[arg-type]
+    found = reading(logs, lambda: float(next(seconds)))("a-qstamp-1", None, NOW)
     assert len(logs.requests) == 2
     assert [it.text for it in found] == [f"since {LAST_SECONDS}"] * 2
 
 
 def test_without_the_right_there_are_no_lines() -> None:
     logs = Endless("AccessDeniedException")
-    assert FailureLog(lambda site: logs, time.monotonic)("a-qstamp-1", None, NOW) == []  # type: ignore[arg-type]
+    assert reading(logs)("a-qstamp-1", None, NOW) == []
     assert len(logs.requests) == 1
