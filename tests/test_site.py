@@ -10,7 +10,7 @@ from functools import cache, partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
-SIZES = {"wide": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+SIZES: dict[str, Any] = {"wide": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
@@ -179,17 +179,18 @@ def browser(site: Path) -> Iterator[Browser]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("size", SIZES)
-def test_every_page_fits_into_the_window(browser: Browser, address: str, size: str) -> None:
-    with page_of(browser, viewport=SIZES[size]) as tab:
+def test_every_page_fits_into_the_window(browser: Browser, address: str) -> None:
+    with page_of(browser) as tab:
         asked: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
         too_wide = []
         for path in paths(navigation()["nav"]):
             tab.goto(address + re.sub(r"((^|/)(README|index))?\.md$", "/", path).lstrip("/"))
-            assert tab.locator("article h1").is_visible()
-            if tab.evaluate("document.documentElement.scrollWidth") > SIZES[size]["width"]:
-                too_wide.append(path)
+            for name, size in SIZES.items():
+                tab.set_viewport_size(size)
+                assert tab.locator("article h1").is_visible()
+                if tab.evaluate("document.documentElement.scrollWidth") > size["width"]:
+                    too_wide.append(f"{name}: {path}")
         assert not too_wide
         assert not [url for url in asked if not url.startswith((address, "data:"))]
 

@@ -64,13 +64,14 @@ class System:
             return None
 
     def wait(self, what: str, reached: Callable[[], Any], each_time: Callable[[], object] = lambda: None) -> None:
-        deadline = time.monotonic() + PATIENCE
+        began = time.monotonic()
         while not reached():
             each_time()
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > PATIENCE:
                 live = {job.job: job.state for job in self.queue.jobs()}
                 pytest.fail(f"waited {PATIENCE:.0f} s for {what}; live jobs: {live}")
-            time.sleep(0.2)  # each look is an invocation of the function
+            time.sleep(min(1.0, 0.2 + waited / 20))  # each look is an invocation of the function
 
     def settles(self, read: Callable[[], Any], expected: Any) -> None:
         """Wait until a reading is as expected: what a listing and the status show may be some seconds old."""

@@ -44,7 +44,7 @@ def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("seeds", [range(100), range(100, 200), range(200, 300)], ids=str)
+@pytest.mark.parametrize("seeds", [range(100), range(100, 200)], ids=str)
 def test_walks_violate_nothing(seeds: range) -> None:
     done = walk_some(seeds)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
@@ -54,31 +54,31 @@ def test_walks_violate_nothing(seeds: range) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", list(Kind))
 def test_walks_with_throttled_keys_violate_nothing(kind: Kind) -> None:
-    done = walk_some(range(50), kind=kind, throttled=True)
+    done = walk_some(range(20), kind=kind, throttled=True)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
-    assert done.faults > 700
+    assert done.faults > 250
 
 
 @pytest.mark.thorough
 def test_walks_with_interactive_jobs_violate_nothing() -> None:
     """Document 002: within quota they come first, beyond it they wait, and they are never preempted."""
-    done = walk_some(range(150), kind=Kind.INTERACTIVE)
+    done = walk_some(range(60), kind=Kind.INTERACTIVE)
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 250
+
+
+@pytest.mark.thorough
+def test_walks_with_carriers_violate_nothing() -> None:
+    done = walk_some(range(50), kind=Kind.SHARED)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
     assert done.faults > 700
 
 
 @pytest.mark.thorough
-def test_walks_with_carriers_violate_nothing() -> None:
-    done = walk_some(range(100), kind=Kind.SHARED)
-    assert done.violation is None, f"seed {done.seed}: {done.violation}"
-    assert done.faults > 1500
-
-
-@pytest.mark.thorough
 def test_walks_with_two_regions_violate_nothing() -> None:
-    done = walk_some(range(100), kind=Kind.REGIONS)
+    done = walk_some(range(60), kind=Kind.REGIONS)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
-    assert done.faults > 5000
+    assert done.faults > 3000
 
 
 @pytest.mark.thorough
