@@ -177,7 +177,8 @@ class MetadataRepository:
 
     def note_capacity_backoffs(self, backoffs: Iterable[CapacityBackoff]) -> None:
         """Record backoffs of pools. Of two concurrent writes either one may stay: the next comparison writes again."""
-        self._tables.transact([Put(self._lines_table, {**backoff_key(it), **backoff_item(it)}) for it in backoffs])
+        for backoff in backoffs:
+            self._tables.transact([Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)})])
 
     # --- SageMaker's list ------------------------------------------------------------------------
 

@@ -287,15 +287,20 @@ class Reconciler(ControllerPart):
             return error
 
     def _compare_other(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare another site, and end the backoffs that began because it did not respond."""
+        """Compare another site. No error ends the comparison of other sites."""
+        try:
+            return self._compare_or_back_off(site, metadata, enough_time)
+        except Exception as error:
+            log.warning("site not compared", site=site.key, why=str(error))
+            return Comparison()
+
+    def _compare_or_back_off(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
+        """Compare another site. Begin backoffs of its pools if it does not respond, and end them if it does."""
         try:
             found = self._compare_at(site, metadata, enough_time)
         except SiteSilent as error:
             log.warning("site does not respond", site=site.key, why=str(error))
             self._repository.note_capacity_backoffs(self._backoffs_at(site, metadata, str(error)))
-            return Comparison()
-        except Exception as error:
-            log.warning("site not compared", site=site.key, why=str(error))
             return Comparison()
         for backoff in metadata.capacity_backoffs.values():
             if backoff.unreachable and self._is_at(backoff, site, metadata):
