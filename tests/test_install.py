@@ -46,12 +46,14 @@ def install(python: Path, package: Path, *arguments: str, **variables: str) -> "
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_pip_installs_if_that_is_asked_for(python: Path, package: Path) -> None:
     done = install(python, package, WHEEL, UV="")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Installing the package, by pip,")
 
 
+@pytest.mark.thorough
 def test_pip_installs_where_uv_cannot_be_had(python: Path, package: Path) -> None:
     (package / "constraints.txt").write_text("uv==0.0.0.1\n")
     done = install(python, package, WHEEL)
@@ -60,6 +62,7 @@ def test_pip_installs_where_uv_cannot_be_had(python: Path, package: Path) -> Non
     assert "Installed the package in " in done.stdout
 
 
+@pytest.mark.thorough
 def test_what_nobody_can_install_is_told_in_full(python: Path, package: Path) -> None:
     done = install(python, package, "./no-such-folder")
     assert done.returncode == 1

@@ -79,6 +79,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestRuns:
+    @pytest.mark.thorough
     def test_with_theirs(self, repository: Path) -> None:
         theirs = sdk_tests.tested(Path(sys.executable), repository, [FILE, BROKEN])
         assert theirs.sessions == 0
@@ -91,6 +92,7 @@ class TestRuns:
             BROKEN: "E   ModuleNotFoundError: No module named 'nothing_of_that_name'",
         }
 
+    @pytest.mark.thorough
     def test_with_ours_which_asks_the_queue(self, repository: Path) -> None:
         with queue_without_jobs() as queue:
             ours = sdk_tests.tested(Path(sys.executable), repository, [FILE], queue.url)

@@ -49,6 +49,7 @@ def saving(carrier: Carrier, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", FAILURES)
 def test_a_failure_that_is_no_file_says_nothing_and_holds_nothing_up(carrier: Carrier, kind: str) -> None:
     carrier.assign(JOB, f'F="$SM_OUTPUT_DIR/failure"; {FAILURES[kind]}; exit 3', request=saving(carrier))

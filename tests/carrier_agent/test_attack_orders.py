@@ -115,6 +115,7 @@ def test_an_order_that_is_replayed_after_the_end_is_not_obeyed(carrier: Carrier)
     assert carrier.lines(VICTIM).count("once") == 1
 
 
+@pytest.mark.thorough
 def test_a_stop_of_nobody_is_not_obeyed(carrier: Carrier) -> None:
     carrier.assign(VICTIM, FOR_EVER)
     carrier.until_says(VICTIM, "up")

@@ -45,6 +45,7 @@ def refused(emulator: Emulator, name: str = "refused", **changes: Any) -> tuple[
 # --- quotas --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_spot_and_on_demand_have_quotas_of_their_own(make_emulator: MakeEmulator) -> None:
     quotas = {f"{TYPE} for spot training job usage": 0, f"{TYPE} for training job usage": 1}
     emulator = make_emulator(account_options=Account(quotas))
@@ -61,6 +62,7 @@ def test_spot_and_on_demand_have_quotas_of_their_own(make_emulator: MakeEmulator
     emulator.create("other-type", "true", ResourceConfig=of(5, "ml.m5.xlarge"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("quota", "limit", "changes", "says"),
     [
@@ -196,6 +198,7 @@ def test_calls_beyond_the_rate_are_throttled(make_emulator: MakeEmulator) -> Non
 # --- history -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_fifty_thousand_ended_jobs_cost_little_and_are_listed_as_others(
     make_emulator: MakeEmulator, tmp_path: Path
 ) -> None:
@@ -318,6 +321,7 @@ def test_what_does_not_go_with_a_plan_is_refused(make_emulator: MakeEmulator) ->
     assert "cannot be used with a training plan" in refused(emulator, **spot)[1]
 
 
+@pytest.mark.thorough
 def test_preferences_may_name_plans(make_emulator: MakeEmulator) -> None:
     account = Account({f"{TYPE} for training job usage": 0}, plans=(parse_plan("one=1,+0,+7200"),))
     emulator = make_emulator(account_options=account)

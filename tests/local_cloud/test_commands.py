@@ -93,6 +93,7 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on() -> None:
         assert up_and_exec.run(cloud, ["sleep", "600"], signals) == 128 + signal.SIGTERM
 
 
+@pytest.mark.thorough
 def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_path: Path) -> None:
     script = "trap 'echo caught; exit 9' TERM; sleep 600 & echo go; wait"
     with local_cloud(tmp_path, "exec", "--", "sh", "-c", script) as process:
@@ -105,6 +106,7 @@ def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_
         assert nothing_left(tmp_path)
 
 
+@pytest.mark.thorough
 def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     env_file = tmp_path / "environment.sh"
     with local_cloud(tmp_path, "up", "--env-file", str(env_file)) as process:

@@ -88,6 +88,7 @@ def account(shared_account: Account) -> Iterator[Account]:
 # --- a first deployment that fails
 
 
+@pytest.mark.thorough
 def test_a_first_deployment_that_failed_leaves_no_tables_and_can_be_repeated(account: Account, tmp_path: Path) -> None:
     """It fails after the tables, as nothing in the template does: tests/test_template.py. They are not protected."""
     project = tmp_path / "project"
@@ -140,6 +141,7 @@ def list_of(length: int, item: str) -> str:
     return ",".join([item] * count)[:length].ljust(length, "x")
 
 
+@pytest.mark.thorough
 def test_the_longest_lists_fit_where_they_go(account: Account) -> None:
     key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     account.deploy(
@@ -197,6 +199,7 @@ def changed_project(folder: Path, old: str, new: str) -> Path:
     return project
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [

@@ -48,6 +48,7 @@ def failure_of(emulator: Emulator, job: str) -> Failure:
     return classify(ended["FailureReason"], None, [line.text for line in logged(emulator, job)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_script", [False, True], ids=["container", "script"])
 @pytest.mark.parametrize(
     ("name", "code", "expected", "says"),

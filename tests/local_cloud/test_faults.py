@@ -151,6 +151,7 @@ def test_a_job_is_accepted_and_ends_before_it_trains(
     emulator.create("next")  # its instances are free again
 
 
+@pytest.mark.thorough
 def test_a_job_without_a_limit_to_its_waiting_does_not_wait_too_long(make_emulator: MakeEmulator) -> None:
     faults = begun(pending=1.0)
     emulator = make_emulator(faults=faults)
@@ -170,6 +171,7 @@ GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
 WORKS = "print('works', flush=True); import time; time.sleep(86400)"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "code"), [("oom", 137), ("hardware", 134)])
 def test_an_instance_fails_while_it_trains(make_emulator: MakeEmulator, kind: str, code: int) -> None:
     faults = begun(**{kind: 1.0})
@@ -253,6 +255,7 @@ def test_a_job_that_hangs_writes_nothing_and_can_be_stopped(make_emulator: MakeE
     assert not emulator.processes("hung")
 
 
+@pytest.mark.thorough
 def test_a_hang_at_random(make_emulator: MakeEmulator) -> None:
     faults = begun(hang=1.0)
     emulator = make_emulator(faults=faults, stop_grace=0.2)
@@ -274,6 +277,7 @@ def test_a_log_can_be_late(make_emulator: MakeEmulator) -> None:
     assert all(event["timestamp"] <= ended for event in events)  # when a line was written, not when it arrived
 
 
+@pytest.mark.thorough
 def test_the_most_instances_in_use_are_remembered(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator()
     two = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
@@ -328,6 +332,7 @@ def test_short_invocations_die_of_what_they_add_up_to(project: Path) -> None:
         assert len(answers) <= 25
 
 
+@pytest.mark.thorough
 def test_without_faults_no_process_dies(project: Path) -> None:
     with LocalCloud(project=project) as cloud:
         assert len({cloud.invoke({"seconds": 0.3}) for _ in range(4)}) == 1

@@ -252,6 +252,7 @@ REFUSALS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_is_as_on_aws(make_emulator: MakeEmulator, name: str) -> None:
     row = REFUSALS[name]

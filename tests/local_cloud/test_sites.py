@@ -111,6 +111,7 @@ def names(cloud: LocalCloud, site: EmulatedSite) -> list[str]:
 # --- what each site has for itself ------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_each_site_has_its_own_jobs_names_quotas_and_logs(cloud: LocalCloud) -> None:
     finish = cloud.folder / "finish-same"
     command = ("bash", "-c", f"echo $AWS_REGION; until [ -e {finish} ]; do sleep 0.1; done")
@@ -130,6 +131,7 @@ def test_each_site_has_its_own_jobs_names_quotas_and_logs(cloud: LocalCloud) -> 
     ended(cloud, FAR, "alone")
 
 
+@pytest.mark.thorough
 def test_the_environment_names_the_sites(cloud: LocalCloud) -> None:
     assert json.loads(cloud.environment()["SAGEMAKER_QUEUE_SITES"]) == [
         {"account": "000000000000", "region": "us-east-1", "role": None},
@@ -148,6 +150,7 @@ def test_jobs_may_have_the_role_of_each_account(cloud: LocalCloud) -> None:
     ] == roles
 
 
+@pytest.mark.thorough
 def test_lines_for_a_policy_and_about_faults_name_the_sites(cloud: LocalCloud) -> None:
     lines = pool_lines(cloud)
     place = f"region: us-east-2, role: {FAR.role_arn}"
@@ -220,6 +223,7 @@ def test_input_and_image_must_be_in_the_region_of_the_job(cloud: LocalCloud) -> 
     ended(cloud, HOME, "inside")
 
 
+@pytest.mark.thorough
 def test_output_to_a_bucket_of_another_region_fails(cloud: LocalCloud) -> None:
     output = {"S3OutputPath": f"s3://{bucket_of(HOME)}/models"}
     launch(cloud, OHIO, "exported", "sh", "-c", "echo x > $SM_MODEL_DIR/model", OutputDataConfig=output)
@@ -273,6 +277,7 @@ def as_queue(cloud: LocalCloud, may_assume: None) -> Any:
     return client_of(cloud, keys, "sts")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("site", SITES[1:], ids=str)
 def test_the_function_works_in_each_site_with_the_satellites_role(
     cloud: LocalCloud, may_assume: None, site: EmulatedSite
@@ -284,6 +289,7 @@ def test_the_function_works_in_each_site_with_the_satellites_role(
     root(cloud, site, "sagemaker").delete_training_job(TrainingJobName="listed")
 
 
+@pytest.mark.thorough
 def test_the_function_works_in_another_region_of_its_account_by_itself(cloud: LocalCloud, may_assume: None) -> None:
     arn = launch(cloud, OHIO, "own-rights")
     ended(cloud, OHIO, "own-rights")
@@ -508,6 +514,7 @@ def test_in_an_outage_jobs_continue_and_events_come_later(
     ended(cloud, OTHER, "neighbour")
 
 
+@pytest.mark.thorough
 def test_in_a_silent_outage_calls_wait_and_do_not_arrive(cloud: LocalCloud, outage: Callable[..., None]) -> None:
     outage(FAR, silent=True)
     impatient = root(cloud, FAR, "sagemaker", read_timeout=1), root(cloud, FAR, "logs", read_timeout=1)

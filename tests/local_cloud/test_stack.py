@@ -84,6 +84,7 @@ def processes_of(cloud: LocalCloud) -> list[psutil.Process]:
     return processes(lambda environment: bool(cloud.mark.keys() & environment.keys()))
 
 
+@pytest.mark.thorough
 def test_the_environment_leads_here_and_to_no_account(cloud: LocalCloud) -> None:
     environment = cloud.environment()
     assert environment["AWS_ENDPOINT_URL_SAGEMAKER"] == cloud.training.url
@@ -210,6 +211,7 @@ def test_two_run_side_by_side_and_one_goes_without_a_trace(cloud: LocalCloud, pr
     assert cloud.invoke({"still": "here"})["event"] == {"still": "here"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
@@ -292,6 +294,7 @@ class TestAPageInABrowser:
     def ministack(self, cloud: LocalCloud) -> str:
         return cloud.environment()["AWS_ENDPOINT_URL"]
 
+    @pytest.mark.thorough
     def test_the_key_is_another_one_each_time_and_known_ones_open_nothing(self, cloud: LocalCloud) -> None:
         other = LocalCloud()
         assert other.keys != cloud.keys and len(other.keys.secret) >= 32

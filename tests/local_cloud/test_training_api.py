@@ -274,6 +274,7 @@ def refusal_of_describe(emulator: Emulator, name: str) -> str | None:
     return None
 
 
+@pytest.mark.thorough
 def test_a_job_that_is_being_deleted_keeps_its_name_and_says_how_it_ended(make_emulator: MakeEmulator) -> None:
     told: list[str] = []
     emulator = make_emulator(

@@ -370,6 +370,7 @@ def test_a_job_leaves_no_process_and_no_file(make_emulator: MakeEmulator, tmp_pa
     assert not list((tmp_path / "training").glob("[0-9]*"))
 
 
+@pytest.mark.thorough
 def test_stopping_the_service_ends_every_job(make_emulator: MakeEmulator, tmp_path: Path) -> None:
     emulator = make_emulator()
     stubborn = "import signal,time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(86400)"

@@ -130,6 +130,7 @@ def test_what_leaves_a_healthy_cluster_leaves_a_pool(make_emulator: MakeEmulator
     assert {pool(emulator, name)["Status"] for name in ends} == {"Available"}
 
 
+@pytest.mark.thorough
 def test_a_job_that_was_never_launched_leaves_none(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(startup_delay=86400.0)
     emulator.create("early", "true", **kept())

@@ -57,6 +57,7 @@ def watched_by(alarm: dict[str, Any], system: System) -> list[dict[str, Any]]:
     return watched
 
 
+@pytest.mark.thorough
 def test_a_cycle_ends_the_alarm_that_there_is_none_and_its_topic_is_told(system_with_topic: System) -> None:
     system = system_with_topic
     cloudwatch, sns, sqs = (system.cloud.client(service) for service in ("cloudwatch", "sns", "sqs"))

@@ -32,6 +32,7 @@ def changed(**changes: Any) -> Any:
     return lambda request: json.dumps({name: value for name, value in {**request, **changes}.items() if value != "-"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [

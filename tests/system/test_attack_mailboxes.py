@@ -128,6 +128,7 @@ def tags_of(scene: Scene, attempt: str) -> list[dict[str, str]]:
     return tags
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", ["Completed", "Failed", "InProgress"])
 def test_no_report_ends_a_job_that_is_not_on_that_carrier(scene: Scene, status: str) -> None:
     """Attacks 21, 23 and 33: the tags of a whole-instance job, in a mailbox that has nothing to do with it."""
@@ -304,6 +305,7 @@ def test_who_may_write_the_agents_place_changes_nothing_that_runs(scene: Scene) 
     until(lambda: scene.system.state("ann-member") == "running")
 
 
+@pytest.mark.thorough
 def test_people_without_a_role_of_jobs_have_no_rights(scene: Scene) -> None:
     session = session_of(scene.system.cloud, "zoe")
     scene.system.cloud.client("iam").put_user_policy(

@@ -82,6 +82,7 @@ def refused(kind: type[QueueError], field: str | None, call: Any, *arguments: An
 # --- row 2: policies -----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("who", ["ada", "bob", "lea", "eve"])
 def test_only_an_admin_applies_a_policy(system: System, people: dict[str, QueueClient], who: str) -> None:
     version = system.queue.policy().version
@@ -154,6 +155,7 @@ def _has_begun(system: System, name: str, attempt: int) -> bool:
     return system.job(name).attempt >= attempt
 
 
+@pytest.mark.thorough
 def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_else(
     system: System, people: dict[str, QueueClient]
 ) -> None:

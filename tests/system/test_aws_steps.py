@@ -181,6 +181,7 @@ def flat(actions: str | list[str]) -> list[str]:
     return [actions] if isinstance(actions, str) else actions
 
 
+@pytest.mark.thorough
 def test_a_step_gets_the_result_of_a_completed_job(steps: Steps) -> None:
     execution = steps.start("good", "pass")
     ended = steps.end(execution)
@@ -452,6 +453,7 @@ def definition_of(steps: Steps, script: str) -> Json:
     return made
 
 
+@pytest.mark.thorough
 def test_a_callback_step_gets_the_result_of_a_completed_job(steps: Steps, pipelines: Pipelines) -> None:
     pipelines.send(definition_of(steps, "pass"), "abcdefghij01", "goodtoken1")
     operation, request = pipelines.end("goodtoken1")

@@ -92,6 +92,7 @@ def is_missing_for(system: System, job: str, seconds: float) -> None:
     change(system, job, "missingSince", {"N": str(int(time.time() - seconds))})
 
 
+@pytest.mark.thorough
 def test_an_event_that_comes_after_the_deletion_tells_the_end(system: System, events: Events) -> None:
     system.submit("done")
     delete(system, "done-qstamp-1", "Completed")
@@ -122,6 +123,7 @@ def test_without_an_event_the_job_is_stopped_and_another_training_job_may_have_t
     system.cloud.tick()
 
 
+@pytest.mark.thorough
 def test_a_preempted_attempt_that_was_deleted_goes_on_as_the_next_one(system: System) -> None:
     system.run("low", instances=2)
     system.submit("high", FOREVER, priority=9, instances=2)

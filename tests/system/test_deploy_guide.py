@@ -260,6 +260,7 @@ def test_a_guided_deployment_asks_for_the_administrators(deployer: Deployer) -> 
     assert "Key PolicyAdministrators Description" in outputs and f"Value {answers['AdminArns']} " in outputs, told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_deployer_without_one_of_the_policies_gets_no_further(name: str, aws: Any, deployer: Deployer) -> None:
     """Each policy is needed, so the tests above show something."""

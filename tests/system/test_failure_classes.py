@@ -47,6 +47,7 @@ def on_m5(count: int = 1, **tags: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 def test_an_import_error_is_not_retried_and_the_reason_names_the_module(system: System) -> None:
     system.submit("broken", IMPORT, **on_m5(retries="3"))
     system.wait_state("broken", "failed")

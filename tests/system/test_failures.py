@@ -54,6 +54,7 @@ def test_events_twice_late_and_out_of_order(tmp_path: Path) -> None:
         assert statuses.count("Completed") == 6
 
 
+@pytest.mark.thorough
 def test_lost_events_are_made_good_by_the_schedule() -> None:
     with LocalCloud(slots=1, deliver=lambda event: None) as cloud:
         stop_the_schedule(cloud)

@@ -112,6 +112,7 @@ def test_forty_jobs_pass_and_capacity_and_limits_hold_at_every_moment(fleet: Sys
         assert in_use[project, kind] <= LIMIT.get((project, kind), CAPACITY[kind])
 
 
+@pytest.mark.thorough
 def test_a_new_policy_while_jobs_run(fleet: System) -> None:
     for number in range(4):
         submit(fleet, f"during-{number}", "ads", P4, FOREVER)

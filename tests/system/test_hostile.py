@@ -116,6 +116,7 @@ def schema() -> Any:
     return schemathesis.openapi.from_dict(OPENAPI, config=config)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("path", "method", "mode"), list(operations()))
 def test_every_answer_is_one_that_the_openapi_file_promises(
     attacked: Attacked, schema: Any, path: str, method: str, mode: str

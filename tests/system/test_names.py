@@ -84,6 +84,7 @@ def by_names(sagemaker: Any, *names: str) -> list[dict[str, Any]]:
     return sorted((it["TrainingJob"] for it in answer["Results"]), key=lambda job: str(job["TrainingJobName"]))
 
 
+@pytest.mark.thorough
 def test_a_job_that_waits_is_listed_and_found_as_it_is_described(seen: Seen) -> None:
     assert (seen.waiting["TrainingJobStatus"], seen.waiting["SecondaryStatus"]) == ("InProgress", "Pending")
     listed = [(job["TrainingJobName"], job["TrainingJobStatus"]) for job in seen.listed_waiting]

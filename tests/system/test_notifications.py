@@ -69,6 +69,7 @@ def mailbox(system: System) -> Iterator[Mailbox]:
     yield Mailbox(system)
 
 
+@pytest.mark.thorough
 def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Mailbox, tmp_path: Path) -> None:
     gate = tmp_path / "they may end"
     system.run("first", WAIT.format(file=str(gate)), priority=1)

@@ -444,6 +444,7 @@ READ_USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
 }
 
 
+@pytest.mark.thorough
 def test_every_permission_of_the_roles_has_a_use() -> None:
     assert sorted(USES) == sorted(granted())
     assert sorted(READ_USES) == sorted(granted("ReadRole"))
@@ -707,6 +708,7 @@ def training_role(system: System) -> Iterator[str]:
     iam.put_role_policy(RoleName=name, PolicyName="training", PolicyDocument=json.dumps(before))
 
 
+@pytest.mark.thorough
 def test_a_user_with_these_rights_only_gets_from_published_settings_to_the_first_job(
     system: System, training_role: str, tmp_path: Path
 ) -> None:

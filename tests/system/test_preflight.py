@@ -7,6 +7,7 @@ from sagemaker_queue.jobs.preflight import check
 from tests.system.conftest import System
 
 
+@pytest.mark.thorough
 def test_what_is_in_s3_is_found(system: System) -> None:
     session = system.cloud.boto_session()
     system.cloud.client("s3").put_object(Bucket="system", Key="data/part-0", Body=b"x")

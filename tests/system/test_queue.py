@@ -65,6 +65,7 @@ def test_the_article_example(system: System, tmp_path: Path) -> None:
     assert system.most_at_once() <= 2
 
 
+@pytest.mark.thorough
 def test_requeued_and_held_jobs_resume_from_their_checkpoints(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +246,7 @@ def test_the_model_is_uploaded(system: System) -> None:
         assert weights.read() == b"42"
 
 
+@pytest.mark.thorough
 def test_jobs_wait_for_others_and_for_places_in_their_group(system: System, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     system.run("prepare", count(3, gate))
@@ -275,6 +277,7 @@ def test_jobs_wait_for_others_and_for_places_in_their_group(system: System, tmp_
     assert all(ended <= started for (_, ended), (started, _) in pairwise(runs))
 
 
+@pytest.mark.thorough
 def test_a_job_that_accepts_several_sizes_starts_small_and_comes_back_larger(system: System, tmp_path: Path) -> None:
     parts = {
         "HOSTS": "import json\nprint('hosts', len(json.loads(os.environ['SM_HOSTS'])), flush=True)",

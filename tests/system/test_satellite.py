@@ -115,6 +115,7 @@ def all_rights(satellite: Assumed, system: System) -> Iterator[Assumed]:
             system.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
 
 
+@pytest.mark.thorough
 def test_every_permission_of_the_satellite_has_a_use(satellite: Assumed) -> None:
     granted = [(one["Sid"], action) for one in satellite.document["Statement"] for action in as_list(one["Action"])]
     assert sorted(granted) == sorted(USES_IN_A_SITE)

@@ -11,6 +11,7 @@ from tests.system.conftest import WAIT, System
 NEVER = 86_400.0  # seconds of provisioning, which no test waits for
 
 
+@pytest.mark.thorough
 def test_a_running_job_reports_the_stages_that_sagemaker_reports(system: System, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     system.run("job", WAIT.format(file=str(gate)))

@@ -150,6 +150,7 @@ def check_usage(system: System, names: list[str]) -> None:
     assert 0 < hours["gpu_hours"] <= 8 * hours["instance_hours"]
 
 
+@pytest.mark.thorough
 def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -> None:
     book = Book(tmp_path)
     book.go.touch()
@@ -179,6 +180,7 @@ def test_no_shell_opens_in_a_member_nor_in_its_carrier(system: System, tmp_path:
     system.wait_state("closed", "completed")
 
 
+@pytest.mark.thorough
 def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(system: System) -> None:
     """Describe, lists and logs, by boto3 and over the client's hooks: its own lines, and no carrier."""
     session = boto_session(system.cloud.boto_session(), queue=system.queue)
@@ -236,6 +238,7 @@ def test_trials_are_members_and_what_they_have_found_is_read(
     assert len({system.job(job.job).attempts[-1].carrier for job in trials}) == 1
 
 
+@pytest.mark.thorough
 def test_the_example_of_a_role_has_all_that_carriers_leave(system: System, tmp_path: Path) -> None:
     """The local S3 looks at no rights of containers, so this looks at the objects that there are."""
     book = Book(tmp_path)

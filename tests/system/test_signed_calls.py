@@ -27,6 +27,7 @@ def printed(system: System, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_curl(system: System) -> None:
     if shutil.which("curl") is None:
         pytest.skip("there is no curl here")

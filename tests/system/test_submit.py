@@ -340,6 +340,7 @@ def test_a_request_is_looked_at_without_uploading_anything(
     assert not [job.job for job in system.queue.jobs("all") if job.job.startswith("new")]
 
 
+@pytest.mark.thorough
 def test_a_sweep_is_one_thing(system: System, smq: Smq, folder: Path) -> None:
     (folder / "train.py").write_text("import sys, time; print(*sys.argv[1:], flush=True); time.sleep(86400)")
     sweep = ["sweep", "--grid", "lr=0.1,0.01", "-t", "ml.p5.48xlarge", "--name", "rates", "--checkpoint"]
@@ -452,6 +453,7 @@ def test_the_example_of_any_command_finds_here_what_it_finds_there(
     assert "y = 1.9" in here
 
 
+@pytest.mark.thorough
 def test_the_example_of_a_sweep(system: System, smq: Smq, folder: Path) -> None:
     options = ["--folder", str(PROJECT / "examples" / "sweep"), "-t", "ml.p5.48xlarge", "--name", "root"]
     answer = smq("sweep", "--grid", "lr=0.5,0.1,0.01", *options, "--", "python", "train.py", "--lr", "{lr}")

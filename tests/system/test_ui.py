@@ -110,6 +110,7 @@ def choose(page: Page, job: str) -> None:
     row(page, job).locator("input[type=checkbox]").first.check()
 
 
+@pytest.mark.thorough
 def test_an_empty_queue_teaches(page: Page, system: System) -> None:
     shows(
         page,
@@ -184,6 +185,7 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
     cell(page, "next", "state").get_by_text("stopped").wait_for()
 
 
+@pytest.mark.thorough
 def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path) -> None:
     go_on = tmp_path / "go on"
     script = (
@@ -216,6 +218,7 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
     shows(page, "Stopped ")
 
 
+@pytest.mark.thorough
 def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: Page, system: System) -> None:
     submit(system, "saves", "pass")
     system.wait_state("saves", "completed")
@@ -241,6 +244,7 @@ def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: 
     assert page.title() != "owned"
 
 
+@pytest.mark.thorough
 def test_a_job_shows_its_deadlines(page: Page, system: System) -> None:
     submit(
         system,
@@ -255,6 +259,7 @@ def test_a_job_shows_its_deadlines(page: Page, system: System) -> None:
     shows(page, "0 of 3; then it may use quota only", "of 2 hours used by ended attempts", "it is stopped, and resumes")
 
 
+@pytest.mark.thorough
 def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: System) -> None:
     submit(system, "oom", "import sys\nsys.exit('<b>RuntimeError</b>: CUDA out of memory. Tried to allocate 2 GiB')")
     system.wait_state("oom", "failed")
@@ -302,6 +307,7 @@ def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) ->
     system.wait_state("moves", "running")
 
 
+@pytest.mark.thorough
 def test_projects_tell_who_borrows(page: Page, system: System) -> None:
     for name in ("b1", "b2"):
         submit(system, name)
@@ -311,6 +317,7 @@ def test_projects_tell_who_borrows(page: Page, system: System) -> None:
     page.locator(".js-plotly-plot .legendtext", has_text="Borrowed").wait_for()
 
 
+@pytest.mark.thorough
 def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
     submit(system, "short", "pass")
     system.wait_state("short", "completed")
@@ -330,6 +337,7 @@ def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
     cell(page, "vision", "percent").get_by_text(re.compile("[0-9]")).wait_for()
 
 
+@pytest.mark.thorough
 def test_what_if_there_were_more(page: Page, system: System) -> None:
     for name in ("c1", "c2", "c3"):
         submit(system, name)
@@ -424,6 +432,7 @@ def test_advice_on_settings(page: Page, system: System, history: None) -> None:
     cell(page, "as in force", "0").wait_for()
 
 
+@pytest.mark.thorough
 def test_a_history_that_is_too_small_for_advice(page: Page, system: System, history: None) -> None:
     go(page, "What if")
     page.get_by_role("button", name="1 week").click()
@@ -483,6 +492,7 @@ def test_what_is_not_there_is_said(page: Page, served: Served) -> None:
     shows(page, "The queue has no job of this name")
 
 
+@pytest.mark.thorough
 def test_light_and_dark_and_keys(page: Page, system: System) -> None:
     assert "body--dark" not in (page.locator("body").get_attribute("class") or "")
     page.get_by_role("button", name="light or dark").click()
@@ -497,6 +507,7 @@ def test_light_and_dark_and_keys(page: Page, system: System) -> None:
     assert page.get_by_label("filter").input_value() == "12"
 
 
+@pytest.mark.thorough
 def test_nobody_else_gets_in(served: Served, browser: Browser) -> None:
     cookies = {served.cookie["name"]: served.cookie["value"]}
     assert requests.get(served.address, timeout=PATIENT).status_code == 403

@@ -38,6 +38,7 @@ def put(system: System, address: S3Address, content: bytes) -> None:
     system.cloud.client("s3").put_object(Bucket=address.bucket, Key=address.key, Body=content)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("part", "content"), [("source.tar.gz", archive(FOREIGN)), ("run.py", FOREIGN)])
 def test_what_was_changed_between_submission_and_start_is_not_run(
     system: System, smq: Smq, folder: Path, part: str, content: bytes

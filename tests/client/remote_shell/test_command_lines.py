@@ -13,6 +13,7 @@ from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, 
 COMMAND = MarkedCommand(["true"], begin=b"<begin>", end=b"<end>")
 
 
+@pytest.mark.thorough
 @given(st.binary(max_size=60), st.lists(st.integers(1, 7), max_size=40))
 def test_output_is_told_from_the_plugins_words_however_it_is_cut(written: bytes, sizes: list[int]) -> None:
     written = written.replace(b"<end>", b"")

@@ -37,6 +37,7 @@ def command_line(tmp_path: Path) -> tuple[dict[str, str], Path]:
     return {"BROWSER": f"{program} %s", "TMPDIR": str(tmp_path)}, seen
 
 
+@pytest.mark.thorough
 def test_a_browser_is_let_in_by_a_file_of_the_user_alone(
     queue: dict[str, str], command_line: tuple[dict[str, str], Path], tmp_path: Path
 ) -> None:

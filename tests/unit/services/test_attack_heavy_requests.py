@@ -189,6 +189,7 @@ def previews_in_processor_time(queue: Harness, cluster: ClusterState) -> tuple[P
     return PreviewService(queue.policies, lambda: cluster, clock), clock
 
 
+@pytest.mark.thorough
 def test_a_preview_that_cannot_end_in_time_stops_at_once() -> None:
     queue = many_waiting(500)
     previews, clock = previews_in_processor_time(queue, queue.dry_run.cluster(ahead=True))

@@ -45,6 +45,7 @@ def test_nobody_has_more_waiting_than_the_policy_says_and_others_are_accepted() 
     assert flood(queue, ADA) == 5
 
 
+@pytest.mark.thorough
 def test_without_a_policy_it_is_a_thousand() -> None:
     assert flood(queue_of()) == 1000
 

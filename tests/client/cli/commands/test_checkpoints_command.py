@@ -74,6 +74,7 @@ def test_checkpoints_for_programs(s3: Any, capsys: pytest.CaptureFixture[str]) -
     assert found["others"] == {"files": 0, "bytes": 0}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "request_", "code", "said"),
     [

@@ -133,6 +133,7 @@ def test_colours(server: ScriptedServer, settings: dict[str, str], colours: set[
     assert (b"\x1b" in terminal.written) == (len(colours) > 1)
 
 
+@pytest.mark.thorough
 def test_the_profile_names_the_columns(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
     for name, value in (("url", server.url), ("region", "us-east-1"), ("columns", "job,instances")):

@@ -84,6 +84,7 @@ class TestEverySession:
             assert not is_queued(unsigned, configured, f"job{len(given)}")
         assert not configured.received
 
+    @pytest.mark.thorough
     def test_uninstall_undoes_it_for_all_of_them(self, configured: ScriptedServer) -> None:
         before = boto3.Session()
         early = client_of(before)
@@ -218,6 +219,7 @@ class TestInWhoseName:
         secrets = {found.secret_key for found in credentials if found}
         assert secrets == {"right", "wrong"}
 
+    @pytest.mark.thorough
     def test_credentials_that_are_renewed_stay_so(self, configured: ScriptedServer) -> None:
         from datetime import datetime, timedelta, timezone
 
@@ -248,6 +250,7 @@ class TestInWhoseName:
 
 
 class TestConcurrently:
+    @pytest.mark.thorough
     def test_threads_that_make_sessions_while_all_are_hooked(self, configured: ScriptedServer) -> None:
         begin = threading.Barrier(5)
 
@@ -263,6 +266,7 @@ class TestConcurrently:
             results = list(threads.map(is_created, clients))
         assert (all(results), len(configured.received)) == (True, 12)
 
+    @pytest.mark.thorough
     def test_events_that_are_copied_and_added_to_meanwhile(self) -> None:
         """A client begins with a copy of its session's events, which takes a while; boto3 adds to a session's own."""
         names = [f"others.{number}.event" for number in range(100)]
