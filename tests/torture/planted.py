@@ -761,7 +761,7 @@ BUGS = {
     "failure-class-not-recorded": Bug(_failure_class_not_recorded, (27,)),
     "instances-not-checked": Bug(_instances_not_checked, (41,)),
     "failed-instances-kept": Bug(_failed_instances_kept, (1922,)),
-    "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (143,), kind=Kind.SHARED),
+    "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (196,), kind=Kind.SHARED),
     "site-ignored": Bug(_site_ignored, (0,), kind=Kind.REGIONS),
     "resumes-anywhere": Bug(_resumes_anywhere, (10,), kind=Kind.REGIONS),
     "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (4,), kind=Kind.REGIONS),
