@@ -13,6 +13,7 @@ QueueError                  root: message, field and remedy; the api maps each c
 ├── TakesTooLong            the answer cannot be computed in the time that a caller waits
 ├── Busy                    too many requests of this kind are in progress
 └── Unavailable             a service of AWS did not answer; the same request may be sent again
+    ├── SiteSilent          the region or account of a call did not respond
     └── Unwritable          a row is larger than the database allows
 
 Signal                      root of signals inside the queue; never reaches a caller

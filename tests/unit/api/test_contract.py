@@ -154,7 +154,7 @@ def subclasses(kind: type[errors.QueueError]) -> set[type[errors.QueueError]]:
 def test_every_error_has_its_code_and_every_code_its_error() -> None:
     codes = {kind.__name__: error_mapping.code_of(kind).value for kind in subclasses(errors.QueueError)}
     assert codes.pop("QueueError") == "InternalError"
-    assert codes.pop("Unwritable") == "Unavailable"
+    assert codes.pop("Unwritable") == codes.pop("SiteSilent") == "Unavailable"
     assert codes == {code.value: code.value for code in ErrorCode if code is not ErrorCode.INTERNAL_ERROR}
 
 
