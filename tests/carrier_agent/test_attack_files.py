@@ -72,6 +72,7 @@ LEFT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", LEFT)
 @pytest.mark.parametrize("folder", ["SM_MODEL_DIR", "SM_CHECKPOINT_DIR"])
 def test_results_beyond_a_limit_are_refused_with_a_reason(carrier: Carrier, kind: str, folder: str) -> None:

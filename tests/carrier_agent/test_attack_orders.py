@@ -104,6 +104,7 @@ def test_a_signed_order_that_is_encrypted_for_another_agent_fails_and_runs_nothi
     assert any("for another agent" in line for line in carrier.lines(VICTIM))
 
 
+@pytest.mark.thorough
 def test_an_order_that_is_replayed_after_the_end_is_not_obeyed(carrier: Carrier) -> None:
     carrier.assign(VICTIM, "echo once", gpus=(0,))
     content = carrier.get(f"in/{VICTIM}/assign.json")

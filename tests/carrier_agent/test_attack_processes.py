@@ -136,6 +136,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_output_beyond_a_limit_is_left_out_and_counted(carrier: Carrier, kind: str) -> None:
     command, size = OUTPUTS[kind]

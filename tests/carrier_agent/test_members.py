@@ -150,6 +150,7 @@ def test_members_take_turns_where_mps_does_not_start(carrier: Carrier) -> None:
     assert "5" in carrier.lines("two-qstamp-1")
 
 
+@pytest.mark.thorough
 def test_who_has_reported_leaves_its_gpus_to_the_next(carrier: Carrier) -> None:
     for number in range(1, 11):
         carrier.assign(f"m-qstamp-{number}", "true", gpus=tuple(range(8)))

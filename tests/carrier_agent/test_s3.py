@@ -71,6 +71,7 @@ def test_what_is_there_is_not_written_over(s3_url: str, folder: str) -> None:
     assert store.get(BUCKET, f"{folder}/x", 100) is None
 
 
+@pytest.mark.thorough
 def test_a_list_has_all_pages_and_strange_names(s3_url: str, folder: str) -> None:
     store = s3(s3_url)
     client = boto3.client("s3", endpoint_url=s3_url, **KEYS)

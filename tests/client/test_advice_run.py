@@ -67,6 +67,7 @@ def a_long_history() -> list[dict[str, Any]]:
     return [attempt for number in range(60) for attempt in week(number * 7 * DAY / 60 + 9 * HOUR)]
 
 
+@pytest.mark.thorough
 def test_the_result_of_the_simulations(server: ScriptedServer, queue: QueueClient, runs: list[AdviceRun]) -> None:
     mondays = [attempt for number in range(5) for attempt in islice(week(number * DAY), 20)]
     small = {"pools": [{"name": "p5", "capacity": 2}], "projects": [{"name": "vision", "quota": {"p5": 2}}]}

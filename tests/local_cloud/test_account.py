@@ -262,6 +262,7 @@ def calendar(emulator: Emulator, name: str) -> EmulatedPlan:
     return emulator.service._plans.named(name)
 
 
+@pytest.mark.thorough
 def test_a_job_waits_for_its_plan_and_for_its_instances(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account(plans=(parse_plan("soon=1,+7200,+14400"),)))
     emulator.create("first", "sleep", "86400", **on_plan(emulator, "soon"))
@@ -278,6 +279,7 @@ def test_a_job_waits_for_its_plan_and_for_its_instances(make_emulator: MakeEmula
     assert plan(emulator, "soon")["InUseInstanceCount"] == 0
 
 
+@pytest.mark.thorough
 def test_instances_are_taken_back_half_an_hour_before_the_end(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account(plans=(parse_plan("short=1,-60,+7200"),)))
     command = "echo $SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP; sleep 86400"
@@ -312,6 +314,7 @@ def test_a_job_whose_plan_ends_before_it_has_instances_fails(make_emulator: Make
     assert (code, "is in status Expired" in message) == ("ValidationException", True)
 
 
+@pytest.mark.thorough
 def test_what_does_not_go_with_a_plan_is_refused(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account(plans=(parse_plan("p5=1,+0,+7200,ml.p5.48xlarge"),)))
     code, message = refused(emulator, **on_plan(emulator, "p5"))

@@ -126,6 +126,7 @@ def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         assert nothing_left(tmp_path)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     with local_cloud(tmp_path, "up") as process:
         until(lambda: list(tmp_path.glob("local-cloud-*/ministack.log")))
@@ -217,6 +218,7 @@ def test_a_file_in_use_is_no_environment_file(tmp_path: Path, capsys: pytest.Cap
     assert precious.read_text() == "text"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("package", ["samtranslator", "psutil"])
 def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
     code = f"import sys; sys.modules['{package}'] = None; from local_cloud.__main__ import main; sys.exit(main(['up']))"

@@ -120,6 +120,7 @@ FAILING = """
 """
 
 
+@pytest.mark.thorough
 def test_the_tables_outlive_the_stack_and_nobody_deletes_them(account: Account) -> None:
     account.deploy(GIVEN)
     account.delete_stack()
@@ -165,6 +166,7 @@ def test_the_longest_lists_fit_where_they_go(account: Account) -> None:
         assert 3400 < len(json.dumps(variables, separators=(",", ":"))) <= 4096, "Lambda's limit"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -232,6 +234,7 @@ def test_the_role_has_the_given_guardrails(account: Account) -> None:
     assert {policy["PolicyArn"] for policy in attached} == {one, other}
 
 
+@pytest.mark.thorough
 def test_an_endpoint_is_made_and_the_api_reached_through_it(account: Account) -> None:
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]

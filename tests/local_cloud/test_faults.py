@@ -98,6 +98,7 @@ def code_of(emulator: Emulator, operation: str, **parameters: Any) -> str:
     return str(raised.value.response["Error"]["Code"])
 
 
+@pytest.mark.thorough
 def test_every_call_can_be_throttled(make_emulator: MakeEmulator) -> None:
     faults = begun(throttle=1.0)
     emulator = make_emulator(faults=faults)
@@ -210,6 +211,7 @@ def test_a_test_chooses_the_time_and_the_instance(make_emulator: MakeEmulator) -
         emulator.service.strike("struck", "lost")
 
 
+@pytest.mark.thorough
 def test_a_gpu_has_the_same_uuid_as_long_as_jobs_get_the_same_machine(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator()
 
@@ -311,6 +313,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
+@pytest.mark.thorough
 def test_processes_of_the_function_are_killed_at_work(project: Path) -> None:
     with LocalCloud(faults=Faults({"crash": 1.0}, seed=3), project=project) as cloud:
         for count in (1, 2):

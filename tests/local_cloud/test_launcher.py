@@ -41,6 +41,7 @@ def test_the_script_of_an_estimator_hears_of_its_stop(emulator: Emulator) -> Non
     assert emulator.unpacked("models/heard/output/model.tar.gz") == {"partial": b"m"}
 
 
+@pytest.mark.thorough
 def test_every_host_of_a_gang_hears_of_it(emulator: Emulator) -> None:
     launched(emulator, "heard-gang", ResourceConfig=GANG)
     for host in ("algo-1", "algo-2"):
@@ -51,6 +52,7 @@ def test_every_host_of_a_gang_hears_of_it(emulator: Emulator) -> None:
         assert emulator.log("heard-gang", host)[-1] == "saved"
 
 
+@pytest.mark.thorough
 def test_a_script_that_is_still_starting_hears_of_it_later(emulator: Emulator) -> None:
     imports = "import time; print('starting'); time.sleep(2)\n"
     launched(emulator, "starting", imports + textwrap.dedent(SAVES))

@@ -487,6 +487,7 @@ def outage(cloud: LocalCloud) -> Iterator[Callable[..., None]]:
         cloud.end_outage(site)
 
 
+@pytest.mark.thorough
 def test_in_an_outage_jobs_continue_and_events_come_later(
     cloud: LocalCloud, inbox: str, outage: Callable[..., None]
 ) -> None:

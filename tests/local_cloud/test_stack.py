@@ -129,6 +129,7 @@ def test_sessions_of_this_process_reach_it_whatever_the_environment_says(
     assert [table for table in session.resource("dynamodb").tables.all() if table.name == "sagemaker-queue"]
 
 
+@pytest.mark.thorough
 def test_the_function_has_the_parameters_and_the_rights_of_its_role(cloud: LocalCloud) -> None:
     seen = cloud.invoke({"a": 1})
     assert seen["event"] == {"a": 1}
@@ -138,6 +139,7 @@ def test_the_function_has_the_parameters_and_the_rights_of_its_role(cloud: Local
     assert "not authorized to perform: dynamodb:ListTables" in seen["refused"]
 
 
+@pytest.mark.thorough
 def test_the_template_s_schedule_is_on_and_tick_is_like_it(cloud: LocalCloud) -> None:
     rules = cloud.client("events").list_rules()["Rules"]
     schedules = {rule["ScheduleExpression"]: rule for rule in rules if "ScheduleExpression" in rule}

@@ -340,6 +340,7 @@ def test_remote_debug_is_switched_while_a_job_trains(emulator: Emulator) -> None
     assert refusal(emulator, "update_training_job", TrainingJobName="trains", **switch)[0] == "ValidationException"
 
 
+@pytest.mark.thorough
 def test_a_call_can_be_throttled_or_left_without_an_answer(make_emulator: MakeEmulator) -> None:
     faults: dict[tuple[str, str], Exception] = {
         ("before", "ListTrainingJobs"): EmulatedError("ThrottlingException", "Rate exceeded"),

@@ -6,6 +6,8 @@ import threading
 import zipfile
 from typing import Any
 
+import pytest
+
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import BUCKET, Emulator, client
 from tests.waiting import until
@@ -20,6 +22,7 @@ def handler(event, context):
 """
 
 
+@pytest.mark.thorough
 def test_each_change_is_an_event_in_order(make_emulator: MakeEmulator) -> None:
     events: list[dict[str, Any]] = []
     emulator = make_emulator(deliver=events.append)
@@ -85,6 +88,7 @@ def test_a_lost_event_does_not_hold_up_the_next(make_emulator: MakeEmulator) -> 
     until(lambda: "Completed" in seen)
 
 
+@pytest.mark.thorough
 def test_the_targets_of_matching_rules_are_called(make_emulator: MakeEmulator, aws_url: str) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

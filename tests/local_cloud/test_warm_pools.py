@@ -73,6 +73,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("differs", OTHERS)
 def test_a_job_that_does_not_match_finds_the_instances_taken(make_emulator: MakeEmulator, differs: str) -> None:
     emulator = make_emulator(instances={TYPE: 1, "ml.m5.xlarge": 0})

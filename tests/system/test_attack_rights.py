@@ -126,6 +126,7 @@ def test_without_admins_nobody_applies_one() -> None:
 # --- rows 6 and 14: roles, buckets, plans, projects ----------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_nobody_borrows_anothers_role_bucket_plan_or_project(system: System, people: dict[str, QueueClient]) -> None:
     ada, bob = people["ada"], people["bob"]
     resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": f"{PLANS}/winter"}
@@ -262,6 +263,7 @@ def test_a_session_of_a_shared_role_is_told_apart_by_a_trust_policy_alone(
 # --- row 15: places ------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_nobody_writes_where_a_live_job_of_another_does(system: System, people: dict[str, QueueClient]) -> None:
     ada, bob = people["ada"], people["bob"]
     ada.submit(request(system, "victim", "vision", CheckpointConfig={"S3Uri": "s3://system/checkpoints/victim"}))

@@ -274,6 +274,7 @@ def test_a_retried_step_waits_for_the_same_job(steps: Steps, tmp_path: Path) -> 
     assert len(steps.system.job("train-retried").attempts) == 1
 
 
+@pytest.mark.thorough
 def test_a_live_job_with_a_waiting_step_is_not_cancelled_for_a_closed_step(steps: Steps) -> None:
     steps.start("kept", FOREVER)
     steps.system.wait_state("train-kept", "running")
@@ -471,6 +472,7 @@ def test_a_callback_step_fails_with_a_reason_of_256_characters(steps: Steps, pip
     assert request["FailureReason"].startswith("Queue.JobFailed: train-abcdefghij02: ")
 
 
+@pytest.mark.thorough
 def test_a_stopped_pipeline_cancels_its_job(steps: Steps, pipelines: Pipelines) -> None:
     definition = definition_of(steps, FOREVER)
     pipelines.send(definition, "abcdefghij03", "stoptoken1")

@@ -878,6 +878,7 @@ def test_the_queues_own_role_is_excepted_from_it(twin: Twin) -> None:
         assert (evaluate(request, [statements]).decision == "Allow") is allowed, role
 
 
+@pytest.mark.thorough
 def test_guardrails_hold_for_what_the_queue_launches(twin: Twin) -> None:
     guardrails = example("guardrails.json", SUBNET="subnet-0123456789abcdef0")
     twin.iam.put_role_policy(RoleName=TWIN, PolicyName="guardrails", PolicyDocument=guardrails)

@@ -89,6 +89,7 @@ def test_a_job_runs_in_the_other_region_under_its_name(system: System, tmp_path:
     assert [it.name for it in (tmp_path / "results").rglob("model*")], got
 
 
+@pytest.mark.thorough
 def test_a_preempted_job_resumes_in_its_region(system: System) -> None:
     system.run("long", COUNTS.format(steps=60), Tags=to_far())
     system.wait("a first checkpoint", lambda: "begins at 0 in us-east-2" in log_in_ohio(system, "long-qstamp-1"))

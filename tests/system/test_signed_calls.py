@@ -36,6 +36,7 @@ def test_curl(system: System) -> None:
     assert answer["owner"].startswith("arn:aws:iam::")
 
 
+@pytest.mark.thorough
 def test_botocore(system: System) -> None:
     system.submit("first", FOREVER)
     assert re.fullmatch(r"first (starting|running)\n", printed(system, sys.executable, "-c", block("python")))

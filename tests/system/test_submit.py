@@ -292,6 +292,7 @@ def test_torchrun_makes_one_world_of_all_hosts(system: System, smq: Smq, folder:
     assert ranks == [f"rank {rank} of 2" for rank in range(2)]
 
 
+@pytest.mark.thorough
 def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: Smq, folder: Path) -> None:
     (folder / "count.py").write_text(COUNT)
     options = ["-n", "2", "-t", "ml.p5.48xlarge"]

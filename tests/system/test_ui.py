@@ -485,6 +485,7 @@ def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
     cell(page, "after", "state").wait_for()
 
 
+@pytest.mark.thorough
 def test_what_is_not_there_is_said(page: Page, served: Served) -> None:
     page.goto(f"{served.address}nonsense")
     shows(page, "There is no page /nonsense.")

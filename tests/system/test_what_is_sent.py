@@ -56,6 +56,7 @@ def test_what_was_changed_between_submission_and_start_is_not_run(
     assert "it was changed in S3" in reason(system, name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("part", "content"), [("source.tar.gz", archive(FOREIGN)), ("run.py", FOREIGN)])
 def test_what_was_changed_before_is_brought_again(
     system: System, smq: Smq, folder: Path, part: str, content: bytes

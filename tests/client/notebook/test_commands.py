@@ -99,6 +99,7 @@ def test_a_command_is_the_job_that_smq_makes_of_it(
     assert uploaded(s3) == ["1", "run.py", "source.tar.gz"]
 
 
+@pytest.mark.thorough
 def test_what_the_profile_says_need_not_be_said(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGEMAKER_QUEUE_ROLE", ROLE)
     monkeypatch.setenv("SAGEMAKER_QUEUE_IMAGE", "theirs:1")

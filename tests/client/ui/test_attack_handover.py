@@ -68,6 +68,7 @@ def test_a_browser_is_let_in_by_a_file_of_the_user_alone(
                 other.get_by_text("3 waiting").wait_for()
 
 
+@pytest.mark.thorough
 def test_the_file_goes_with_the_server(
     queue: dict[str, str], command_line: tuple[dict[str, str], Path], tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def next_launches(queue: Timeline, running: list[str]) -> list[float]:
     return sorted(at for name, at in queue.account.launched.items() if name not in running)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("create_rate", [CreateRate(1, 1), CreateRate(1, 5)], ids=["no burst", "burst"])
 @pytest.mark.parametrize("apart", [2.0, 0.0, 12.0])
 @pytest.mark.parametrize("lag", [0.0, 30.0, 60.0, 180.0, 500.0])

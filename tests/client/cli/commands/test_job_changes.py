@@ -39,6 +39,7 @@ class TestCancel:
         errors = f"smq: There is no job job1.\n{SEE}notfound\nsmq: job2 is ann's.\n{SEE}forbidden\n"
         assert capsys.readouterr() == ("job3 is stopped\n", errors)
 
+    @pytest.mark.thorough
     def test_many_are_asked_for_at_a_real_terminal(self, server: ScriptedServer) -> None:
         command = [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "cancel"]
         server.answers(200, LIVE)

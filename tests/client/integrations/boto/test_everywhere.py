@@ -76,6 +76,7 @@ class TestEverySession:
         assert all(is_queued(client, configured) for client in clients)
         assert len(configured.received) == 6
 
+    @pytest.mark.thorough
     def test_a_client_that_signs_nothing_asks_in_nobodys_name(self, configured: ScriptedServer) -> None:
         everywhere()
         keys = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "x"}
@@ -119,6 +120,7 @@ class TestEverySession:
         startup.hook_everywhere(client.meta.events)
         assert not is_queued(client, configured)
 
+    @pytest.mark.thorough
     def test_a_session_with_a_queue_of_its_own_keeps_it(self, configured: ScriptedServer) -> None:
         other = QueueClient(url="http://127.0.0.1:9/prod", tries=1)
         before = boto_session(boto3.Session(), queue=other, preflight=False)
@@ -141,6 +143,7 @@ class TestEverySession:
         client_of(boto3.Session()).list_training_jobs()
         assert len(configured.received) == 3
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("by", ["install", "hook", "environment"])
     def test_attempts_are_shown_where_one_says_so(
         self, configured: ScriptedServer, by: str, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +180,7 @@ class TestEverySession:
         with pytest.raises(ClientError, match="Could not find"):  # moto's word: asked, as if there were no hooks
             client.describe_training_job(TrainingJobName="unknown")
 
+    @pytest.mark.thorough
     def test_other_services_get_no_handlers(self) -> None:
         def handlers(service: str, operation: str) -> int:
             events = client_of(boto3.Session(), service).meta.events._emitter
@@ -207,6 +211,7 @@ class TestInWhoseName:
         signers = [request.headers["Authorization"].partition("Credential=")[2][:7] for request in configured.received]
         assert signers == ["AKIDONE", "AKIDTWO"] * 2
 
+    @pytest.mark.thorough
     @pytest.mark.attack
     def test_the_name_of_a_key_is_not_enough(self, configured: ScriptedServer) -> None:
         """Somebody gives a server, which makes sessions for its users, another's key without the secret."""
@@ -239,6 +244,7 @@ class TestInWhoseName:
         signers = [request.headers["Authorization"].partition("Credential=")[2][:5] for request in configured.received]
         assert signers[0] != signers[1]
 
+    @pytest.mark.thorough
     def test_a_job_of_another_region_is_sagemakers(
         self, configured: ScriptedServer, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -371,6 +377,7 @@ class TestHook:
         hook(session.get_component("event_emitter"), preflight=False)
         assert is_queued(client_of(session), configured)
 
+    @pytest.mark.thorough
     def test_another_queue_replaces_the_first_also_where_every_session_has_one(
         self, configured: ScriptedServer
     ) -> None:
@@ -414,6 +421,7 @@ class TestHook:
 class TestElsewhere:
     """What makes training jobs where no client can be asked."""
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("operation", "request_", "instead"),
         [
