@@ -9,7 +9,7 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write, try_again
 from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
-from job_queue.domain.errors import Unavailable
+from job_queue.domain.errors import SiteSilent, Unavailable
 from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
@@ -49,6 +49,12 @@ class Launch:
 
 def _no_answer(*_: object) -> Any:
     raise Unavailable("simulated")
+
+
+def _no_list(fault: Fault | None = None) -> Any:
+    if fault is Fault.THROTTLED:
+        raise Unavailable("simulated")
+    raise SiteSilent("simulated")
 
 
 class SimulatedTables(UnitTables):
@@ -284,7 +290,7 @@ class SimulatedSageMaker(FakeTraining):
             listed = next(FakeTraining.newest_first(self, before))
             return [replace(it, name=name_in(it.name)) if where else it for it in listed if site_in(it.name) == where]
 
-        yield self._ask(Call("list", where, newest, _no_answer, _no_answer, where))
+        yield self._ask(Call("list", where, newest, _no_list, _no_list, where))
 
     # --- the truth -------------------------------------------------------------------------------
 

@@ -101,8 +101,7 @@ class Ending:
         """Return whether a job waits for nothing but a slot, and could have one at home.
 
         A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
-        wait for a job that is in the other region. Slots are set aside while a job makes room, and while a warm
-        pool is released, even if that is in a region that is broken.
+        wait for a job that is in the other region. A start may wait while a warm pool of a broken region is released.
         """
         world = self._world
         row = world.invariants.row(name) or {}
@@ -110,10 +109,9 @@ class Ending:
         tags = tags_of(row)
         elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
         others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
-        active, external = (MemoryTables.query(world.tables, LINES, line) for line in (ACTIVE, EXTERNAL))
-        makes_room = any(it.get("evictedFor") and "site" in it for it in active)
+        external = MemoryTables.query(world.tables, LINES, EXTERNAL)
         warm = any(it.get("warm") and "site" in it for it in external)
-        return job.state.waits and not (others or elsewhere or makes_room or warm)
+        return job.state.waits and not (others or elsewhere or warm)
 
     def _let_failures_repeat(self) -> None:
         """Most attempts fail, again and again, some soon after their start and some an hour later."""

@@ -1,4 +1,4 @@
-"""Seventy-three bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Seventy-four bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -668,6 +668,11 @@ def _external_in_the_wrong_region() -> list[Slip]:
     return [("job_queue.domain.cluster_state.slots_of", slots_at_home)]
 
 
+def _silence_not_noted() -> list[Slip]:
+    """A region that does not respond to a comparison counts like any other one."""
+    return [("job_queue.controller.reconciler.at_silent_site", lambda *_: ())]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -762,9 +767,10 @@ BUGS = {
     "instances-not-checked": Bug(_instances_not_checked, (41,)),
     "failed-instances-kept": Bug(_failed_instances_kept, (1922,)),
     "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (196,), kind=Kind.SHARED),
-    "site-ignored": Bug(_site_ignored, (0,), kind=Kind.REGIONS),
+    "site-ignored": Bug(_site_ignored, (21,), kind=Kind.REGIONS),
     "resumes-anywhere": Bug(_resumes_anywhere, (10,), kind=Kind.REGIONS),
     "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (4,), kind=Kind.REGIONS),
+    "silence-not-noted": Bug(_silence_not_noted, (20750,), kind=Kind.REGIONS),
 }
 
 

@@ -7,6 +7,7 @@ would miss older training jobs, and this module requests pages without a filter.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -66,14 +67,21 @@ class TrainingJobList:
             self._calls += 1
             try:
                 page = self._client.list_training_jobs(**request)
-            except ClientError as error:
-                raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
-            except BotoCoreError as error:
-                raise SiteSilent(f"SageMaker did not list its training jobs: {error}") from error
+            except (ClientError, BotoCoreError) as error:
+                kind = Unavailable if _is_answer(error) else SiteSilent
+                raise kind(f"SageMaker did not list its training jobs: {error}") from error
             yield [_listed(summary) for summary in page["TrainingJobSummaries"]]
             if "NextToken" not in page:
                 return
             request["NextToken"] = page["NextToken"]
+
+
+def _is_answer(error: ClientError | BotoCoreError) -> bool:
+    """Return whether SageMaker has refused a call, and not only failed or kept silent."""
+    if not isinstance(error, ClientError):
+        return False
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
+    return status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _listed(summary: "TrainingJobSummaryTypeDef") -> ListedJob:

@@ -9,7 +9,15 @@ import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
-from job_queue.domain.capacity_backoff import FORGOTTEN_SECONDS, CapacityBackoff, after_refusal, after_success
+from job_queue.domain.capacity_backoff import (
+    FORGOTTEN_SECONDS,
+    LAG_SECONDS,
+    SILENT_SECONDS,
+    CapacityBackoff,
+    after_refusal,
+    after_success,
+    at_silent_site,
+)
 from job_queue.scheduler import WaitReason
 from tests.jobs import P5
 from tests.queue_harness import Harness
@@ -280,6 +288,15 @@ def test_a_small_success_does_not_let_a_gang_stop_others_again() -> None:
     queue.submit("other", 1)
     queue.submit("gang2", 9, instances=4)
     assert queue.states() == {"small": "running", "other": "running", "gang2": "pending"}
+
+
+def test_a_refusal_ends_the_silence_of_a_region_that_others_have_noted() -> None:
+    (silent,) = at_silent_site({}, ["p5"], 1000, "Could not connect.")
+    assert (silent.until, silent.instances, silent.unreachable) == (1000 + SILENT_SECONDS, 1, "Could not connect.")
+    (lag,) = after_refusal({"p5": silent}, {"p5": 2}, 1001, 1001, lag="4 of 4 are counted")
+    assert (lag.until, lag.unreachable) == (1001 + LAG_SECONDS, None)
+    (still,) = after_refusal({"p5": silent}, {"p5": 2}, 1001, 1001, unreachable="Could not connect.")
+    assert still.until == silent.until
 
 
 def test_a_late_refusal_shortens_no_backoff() -> None:

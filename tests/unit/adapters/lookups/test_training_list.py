@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from job_queue.adapters.lookups.training_list import LISTS_PER_SECOND, ListedJob, TrainingJobList
 from job_queue.adapters.sagemaker import SageMakerTraining
-from job_queue.domain.errors import Unavailable
+from job_queue.domain.errors import SiteSilent, Unavailable
 from tests.jobs import NOW
 
 
@@ -73,12 +73,30 @@ def test_a_page_is_not_waited_for() -> None:
     assert (len(account.asked), account.now) == (1, 0)
 
 
-def test_without_an_answer_there_is_no_list() -> None:
-    class Throttled:
-        def list_training_jobs(self, **_: Any) -> None:
-            raise ClientError(
-                {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}, "ListTrainingJobs"
-            )
+class Failing:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
 
-    with pytest.raises(Unavailable, match="Rate exceeded"):
-        next(TrainingJobList(cast(Any, Throttled()), lambda _: None).newest_first())
+    def list_training_jobs(self, **_: Any) -> None:
+        raise self._error
+
+
+def refused(code: str, status: int) -> ClientError:
+    answer: Any = {"Error": {"Code": code, "Message": "no list"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "ListTrainingJobs")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (refused("ThrottlingException", 400), Unavailable),
+        (refused("AccessDeniedException", 400), Unavailable),
+        (refused("InternalFailure", 500), SiteSilent),
+        (refused("ServiceUnavailable", 503), SiteSilent),
+        (EndpointConnectionError(endpoint_url="https://no list"), SiteSilent),
+    ],
+)
+def test_a_refusal_is_told_from_silence(error: Exception, kind: type[Unavailable]) -> None:
+    with pytest.raises(Unavailable, match="no list") as raised:
+        next(TrainingJobList(cast(Any, Failing(error)), lambda _: None).newest_first())
+    assert raised.type is kind
