@@ -131,7 +131,7 @@ def after_refusal(
     if before is None or before.is_forgotten(now):
         before = CapacityBackoff(capacity_key, 0, since=0, failures=0, instances=instances, largest=instances)
     if before.unreachable and not unreachable:
-        before = replace(before, until=0)  # the region or account has answered
+        before = replace(before, until=0, failures=0)  # the region or account has answered
     # A refusal long after the last backoff begins a new series of refusals.
     first = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(

@@ -295,6 +295,10 @@ def test_a_refusal_ends_the_silence_of_a_region_that_others_have_noted() -> None
     assert (silent.until, silent.instances, silent.unreachable) == (1000 + SILENT_SECONDS, 1, "Could not connect.")
     (lag,) = after_refusal({"p5": silent}, {"p5": 2}, 1001, 1001, lag="4 of 4 are counted")
     assert (lag.until, lag.unreachable) == (1001 + LAG_SECONDS, None)
+    (again,) = at_silent_site({"p5": silent}, ["p5"], 1060, "Could not connect.")
+    assert again.until == 1060 + SILENT_SECONDS and again.failures > 1
+    (lacking,) = after_refusal({"p5": again}, {"p5": 2}, 1070, 1070)
+    assert (lacking.failures, lacking.unreachable) == (1, None)
     (still,) = after_refusal({"p5": silent}, {"p5": 2}, 1001, 1001, unreachable="Could not connect.")
     assert still.until == silent.until
 
