@@ -222,7 +222,7 @@ class Invariants:
     # --- capacity --------------------------------------------------------------------------------
 
     def _capacity_of(self, policy: dict[str, Any]) -> None:
-        """Another policy. What was decided before may stay."""
+        """Another policy. What was decided before may stay, and what others use now."""
         self._allow_interactive(policy)
         held: dict[str, int] = {}
         for where, row in self._tables.rows.items():
@@ -232,8 +232,11 @@ class Invariants:
             for kind, count in self._sagemaker.jobs[name].instance_counts.items():
                 pool = self._setup.pool_of(kind, site_in(name))
                 held[pool] = held.get(pool, 0) + count
+        used, own = self._sagemaker.in_use(), self._sagemaker.in_use(self._sagemaker.theirs)
         for pool in policy["pools"]:
-            self._limits[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
+            name = pool["name"]
+            others = 0 if self._setup.adversary else used.get(name, 0) - own.get(name, 0)  # see `_check_capacity`
+            self._limits[name] = max(pool["capacity"], held.get(name, 0) + others)
         for where, row in self._tables.rows.items():
             for kind, count in row["demand"].items() if where[:2] == (LINES, EXTERNAL) else ():
                 name = self._setup.pool_of(kind, site_in(where[2]))
