@@ -466,12 +466,17 @@ class Invariants:
     # --- regions ---------------------------------------------------------------------------------
 
     def _check_regions(self, job: Job, row: dict[str, Any]) -> None:
-        """By the request of the user and by SageMaker's training jobs, not by the sites that the queue has recorded."""
+        """By the request of the user and by SageMaker's training jobs, not by the sites that the queue has recorded.
+
+        An attempt that was deleted, or whose tags were changed, before the queue has heard of it may be launched again.
+        """
         launches, request = self._sagemaker.launches, json.loads(row["jobDetails"])
         attempts = self._attempts_of(job.name, job.submission)
+        unknowable = self._sagemaker.unclear | self._sagemaker.deleted_at.keys()
         sites: dict[int, set[str]] = {}
         for attempt in attempts:
-            sites.setdefault(launches[attempt.key].attempt, set()).add(site_in(attempt.key))
+            if attempt.key not in unknowable:
+                sites.setdefault(launches[attempt.key].attempt, set()).add(site_in(attempt.key))
         twice = {number: where for number, where in sites.items() if len(where) > 1}
         require(not twice, "an attempt exists in at most one region", f"{job.name}: {twice}")
         there = [it for it in attempts if it.site is not None]
