@@ -107,8 +107,9 @@ class App:
 
         def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
             """Return a function from a site to its client. That of the home site is made now if it is needed."""
-            session: Any = boto3
-            return clients.with_home(service, session.client(service, config=brief) if needed else None)
+            session: Any = boto3  # its function has an overload for each service
+            home = session.client(service, config=brief) if needed else None
+            return lambda site: clients.client(service, site) if site else home
 
         buckets_at = client_at("s3", settings.checkpoint_buckets)
         logs_at = client_at("logs", settings.failure_logs)

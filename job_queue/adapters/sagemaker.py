@@ -11,7 +11,7 @@ from msgspec import convert
 
 from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
-from job_queue.adapters.sites.clients import SiteUnreachableError
+from job_queue.adapters.sites.clients import SiteUnreachableError, is_service_failure
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Origin, Site, key_of, same_place
 from job_queue.domain.fleet.training_plans import PlanPart
@@ -481,7 +481,7 @@ def _meaning(error: ClientError) -> LaunchResult:
         return LaunchResult.NO_CAPACITY if is_out else LaunchResult.NO_QUOTA
     if code in _THROTTLED:
         return LaunchResult.THROTTLED
-    if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
+    if is_service_failure(error):
         return LaunchResult.UNKNOWN
     return LaunchResult.REFUSED if code in _REFUSED and not is_temporary(message) else LaunchResult.NOT_NOW
 

@@ -40,7 +40,6 @@ from job_queue.domain.fleet.sites import (
     name_in,
     same_place,
     site_of_pool,
-    site_of_slots,
     sites_of,
 )
 from job_queue.domain.fleet.training_plans import cut_off_by
@@ -61,7 +60,7 @@ from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import JobTransition, failed_attempt, new_failure
-from job_queue.scheduler import JobState, Policy
+from job_queue.scheduler import JobState, Policy, Pool
 
 TRIES = 10  # tries to change a job that other invocations change at the same time
 MOST_LOGS = 5  # logs of failed attempts read in one comparison, because the next cycle waits for the comparison
@@ -302,22 +301,20 @@ class Reconciler(ControllerPart):
             log.warning("site does not respond", site=site.key, why=str(error))
             self._repository.note_capacity_backoffs(self._backoffs_at(site, metadata, str(error)))
             return Comparison()
+        names = {pool.name for pool in self._pools_at(site, metadata)}
         for backoff in metadata.capacity_backoffs.values():
-            if backoff.unreachable and self._is_at(backoff, site, metadata):
+            if backoff.unreachable and backoff.capacity_key.partition("/")[0] in names:
                 self._repository.end_capacity_backoff(backoff)
         return found
 
     def _backoffs_at(self, site: Site, metadata: Metadata, message: str) -> tuple[CapacityBackoff, ...]:
         """Return the backoffs of a silent site's pools: nothing starts there, and nothing is set aside for it."""
-        policy, known = self._policies.of(metadata.policy).policy, metadata.capacity_backoffs
-        pools = [pool for pool in policy.pools if same_place(site_of_pool(pool), site)]
-        typed = [pool.name for pool in pools if pool.instance_type]
-        return at_silent_site(known, typed, self._clock(), message)
+        typed = [pool.name for pool in self._pools_at(site, metadata) if pool.instance_type]
+        return at_silent_site(metadata.capacity_backoffs, typed, self._clock(), message)
 
-    def _is_at(self, backoff: CapacityBackoff, site: Site, metadata: Metadata) -> bool:
-        pool = backoff.capacity_key.partition("/")[0]
+    def _pools_at(self, site: Site, metadata: Metadata) -> list[Pool]:
         policy = self._policies.of(metadata.policy).policy
-        return same_place(site_of_slots({backoff.capacity_key: 1, pool: 1}, policy), site)
+        return [pool for pool in policy.pools if same_place(site_of_pool(pool), site)]
 
     def _compare_at(self, site: Site | None, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
         """Compare the records of one site with SageMaker's list there.

@@ -275,9 +275,7 @@ class Snapshot:
 
     def is_unreachable(self, slots: Slots) -> bool:
         """Return whether the region or account of these slots does not respond now."""
-        if not self.paused:
-            return False
-        pauses = [self.paused[pool] for pool in slots if pool in self.paused]
+        pauses = (self.paused[pool] for pool in slots if pool in self.paused)
         return any(pause.unreachable and pause.until > self.now for pause in pauses)
 
     def size(self, pool: Pool) -> int:

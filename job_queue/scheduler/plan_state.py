@@ -79,10 +79,9 @@ class PlanState:
             return above_zero({pool: min(count, self.available_soon(pool)) for pool, count in slots.items()})
 
         for job in sorted(snapshot.active, key=lambda job: job.name):
-            if job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved:
-                if snapshot.is_unreachable(job.slots):
-                    continue  # nobody knows when the job stops, so the slots that it moves to serve other jobs
-                # A migrating job keeps the slots that it moves to.
+            migrates = job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved
+            if migrates and not snapshot.is_unreachable(job.slots):
+                # A migrating job keeps the slots that it moves to, unless its region or account does not respond.
                 target = as_far_as_available(snapshot.reserved[job.name])
                 self._add_reservation(job.name, self.tree.project(job.project), target)
         for candidate in candidates:

@@ -75,9 +75,14 @@ def test_the_process_is_killed_around_the_launch(phase: str) -> None:
     """Before: between intent and launch. After: SageMaker has started the attempt, nobody has recorded it."""
     killed = threading.Event()
     clouds: list[LocalCloud] = []
+    created: list[str] = []
+    created_before_kill: list[list[str]] = []
 
     def kill(moment: str, operation: str, request: dict[str, Any]) -> None:
+        if operation == "CreateTrainingJob" and moment == "after":
+            created.append(request["TrainingJobName"])
         if operation == "CreateTrainingJob" and moment == phase and not killed.is_set():
+            created_before_kill.append(list(created))
             for pid in clouds[0].lambda_pids():
                 os.kill(pid, signal.SIGKILL)
             killed.set()
@@ -88,8 +93,10 @@ def test_the_process_is_killed_around_the_launch(phase: str) -> None:
         system = System(cloud)
         system.submit("job1", FOREVER)  # the client tries again, and is told that it is known
         assert killed.is_set()
+        assert created_before_kill == [[] if phase == "before" else ["job1-qstamp-1"]]
         # The dead holder's lease runs out 10 s after its invocation would have been killed; then a tick takes over.
-        system.wait("another to take over", lambda: system.state("job1") == "running", TimeWarp(cloud))
+        system.wait("another to take over", lambda: system.state("job1") != "starting", TimeWarp(cloud))
+        assert system.state("job1") == "running"
         assert [(job["TrainingJobName"], job["TrainingJobStatus"]) for job in system.attempts()] == [
             ("job1-qstamp-1", "InProgress")
         ]

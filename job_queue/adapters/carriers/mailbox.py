@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from job_queue.adapters.carriers import program
 from job_queue.adapters.carriers.order_key import OrderKey
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
+from job_queue.adapters.sites.clients import is_service_failure
 from job_queue.adapters.telemetry import log
 from job_queue.carrier_agent import seal
 from job_queue.carrier_agent.mailbox import context, key_line, verified
@@ -273,7 +274,7 @@ class Mailboxes:
             code = str(error.response["Error"].get("Code", ""))
             if code in _EXISTS:
                 return LaunchResult.NAME_TAKEN, ""
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
+            if is_service_failure(error):
                 return LaunchResult.UNKNOWN, str(error)
             return LaunchResult.NOT_NOW, f"{code}: {error.response['Error'].get('Message', '')}"
         except BotoCoreError as error:

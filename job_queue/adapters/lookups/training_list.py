@@ -7,11 +7,11 @@ would miss older training jobs, and this module requests pages without a filter.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from job_queue.adapters.sites.clients import is_service_failure
 from job_queue.domain.errors import SiteSilent, Unavailable
 
 if TYPE_CHECKING:
@@ -68,20 +68,13 @@ class TrainingJobList:
             try:
                 page = self._client.list_training_jobs(**request)
             except (ClientError, BotoCoreError) as error:
-                kind = Unavailable if _is_answer(error) else SiteSilent
+                is_refusal = isinstance(error, ClientError) and not is_service_failure(error)
+                kind = Unavailable if is_refusal else SiteSilent
                 raise kind(f"SageMaker did not list its training jobs: {error}") from error
             yield [_listed(summary) for summary in page["TrainingJobSummaries"]]
             if "NextToken" not in page:
                 return
             request["NextToken"] = page["NextToken"]
-
-
-def _is_answer(error: ClientError | BotoCoreError) -> bool:
-    """Return whether SageMaker has refused a call, and not only failed or kept silent."""
-    if not isinstance(error, ClientError):
-        return False
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
-    return status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _listed(summary: "TrainingJobSummaryTypeDef") -> ListedJob:

@@ -1,6 +1,8 @@
 """AWS clients for each site. A site that does not respond is left alone for a while, so that it delays no other one."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import boto3
@@ -35,6 +37,12 @@ class SiteUnreachableError(BotoCoreError):
     fmt = "{site} cannot be reached: {why}"
 
 
+def is_service_failure(error: ClientError) -> bool:
+    """Return whether the service itself has failed (status 500 or more), and has not refused the call."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
 class SiteClients:
     """The AWS clients of the queue's process for all sites but the home site.
 
@@ -62,13 +70,6 @@ class SiteClients:
             pause = self._pauses.setdefault(site.key, _Pause(self._clock))
             self._clients[key] = _GuardedClient(made, site, pause)
         return self._clients[key]
-
-    def with_home(self, service: str, home: Any) -> Callable[[Site | None], Any]:
-        """Return a function from a site to its client of a service.
-
-        :param home: the client of the home site; None: it is never used.
-        """
-        return lambda site: self.client(service, site) if site else home
 
     def _session(self, site: Site) -> Session:
         if site not in self._sessions:
@@ -132,13 +133,13 @@ class _GuardedClient:
             return found
         if name == "get_paginator":
             return lambda operation: _GuardedPaginator(found(operation), self._call)
-        return lambda **request: self._call(found, request)
+        return lambda **request: self._call(partial(found, **request))
 
-    def _call(self, operation: Callable[..., Any], request: dict[str, Any]) -> Any:
+    def _call(self, operation: Callable[[], Any]) -> Any:
         if self._pause.is_on:
             raise SiteUnreachableError(site=self._site.text, why=self._pause.why)
         try:
-            answer = operation(**request)
+            answer = operation()
         except ClientError as error:
             if error.operation_name == "AssumeRole":  # the site was not asked
                 raise self._unreachable(error) from error
@@ -160,12 +161,12 @@ class _GuardedClient:
 class _GuardedPaginator:
     """A paginator each of whose calls is guarded like those of its client."""
 
-    def __init__(self, paginator: Any, guard: Callable[[Callable[..., Any], dict[str, Any]], Any]) -> None:
+    def __init__(self, paginator: Any, guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._paginator = paginator
         self._guard = guard
 
     def paginate(self, **request: Any) -> Iterator[Any]:
         """Yield the pages of the answer."""
         pages = iter(self._paginator.paginate(**request))
-        while (page := self._guard(lambda: next(pages, None), {})) is not None:
+        while (page := self._guard(partial(next, pages, None))) is not None:
             yield page

@@ -15,6 +15,7 @@ from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
+from tests.unit.controller.test_deadlines import tagged
 
 OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
@@ -269,11 +270,6 @@ def test_an_unanswered_launch_in_a_region_is_sent_nowhere_else() -> None:
     assert queue.state("job1") == "running" and list(ohio_of(queue).jobs) == ["job1-qstamp-1"]
 
 
-def pools(name: str, priority: int = 1) -> dict[str, Any]:
-    tags = {"pools": name, "priority": str(priority)}
-    return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-
-
 def test_nothing_is_tried_in_a_region_that_did_not_respond_to_a_comparison() -> None:
     queue = a_queue(1, 3)
     queue.submit("job1")
@@ -282,10 +278,10 @@ def test_nothing_is_tried_in_a_region_that_did_not_respond_to_a_comparison() -> 
     ohio.unreachable = True
     queue.tick()
     before = len(ohio.calls)
-    queue.submit("job3", **pools("ohio"))
+    queue.submit("job3", **tagged(pools="ohio", priority="1"))
     assert why(queue, "job3")[0] is WaitReason.REGION_UNREACHABLE and len(ohio.calls) == before
     queue.tick()
-    queue.submit("job4", **pools("ohio"))  # this comparison has prolonged the backoff
+    queue.submit("job4", **tagged(pools="ohio", priority="1"))  # this comparison has prolonged the backoff
     assert why(queue, "job4")[0] is WaitReason.REGION_UNREACHABLE
     assert "create" not in [call for call, _ in ohio.calls[before:]]
     ohio.unreachable = False
@@ -295,15 +291,15 @@ def test_nothing_is_tried_in_a_region_that_did_not_respond_to_a_comparison() -> 
 
 def test_slots_at_home_serve_others_while_a_job_that_moves_there_cannot_be_stopped() -> None:
     queue = a_queue(1, 1, checkpoints_replicated=True)
-    queue.submit("job1", **pools("home"))
+    queue.submit("job1", **tagged(pools="home", priority="1"))
     queue.submit("moves")
     assert queue.job("moves").site == OHIO
-    queue.submit("picky", **pools("ohio"))
+    queue.submit("picky", **tagged(pools="ohio", priority="1"))
     queue.training.end("job1-qstamp-1")
     queue.tick(900)
     assert queue.state("moves") == "stopping"  # it makes room and moves home
     ohio_of(queue).unreachable = True
-    queue.submit("other", **pools("home"))
+    queue.submit("other", **tagged(pools="home", priority="1"))
     assert queue.state("other") == "pending"
     queue.tick()
     assert queue.state("other") == "running" and queue.state("moves") == "stopping"
