@@ -60,17 +60,21 @@ class ClusterReads:
     ) -> ClusterState:
         """Return the cluster's state from the reads.
 
+        A job that was read both active and waiting counts as active, so that its slots are not given away. It may have
+        left a warm pool after the external jobs were read.
+
         :param active: one or several reads of the active jobs; the latest version of each job counts.
         :param others: the results of all calls but the first.
         """
         waiting = dict(zip(self.queues, others, strict=False))
         further = others[len(self.queues) :]
-        jobs = latest_versions([*active, *(queue[: self.window] for queue in waiting.values())])
+        holders = latest_versions(active)
+        waiters = latest_versions(queue[: self.window] for queue in waiting.values())
         return ClusterState(
             metadata=metadata,
             applied=applied,
-            active={name: job for name, job in jobs.items() if job.state.holds_slots},
-            waiting={name: job for name, job in jobs.items() if job.state.waits},
+            active=holders,
+            waiting={name: job for name, job in waiters.items() if name not in holders},
             external=tuple(external),
             cut=frozenset(key for key, queue in waiting.items() if len(queue) > self.window),
             outlook=further[0] if further else Outlook(),

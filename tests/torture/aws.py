@@ -28,6 +28,8 @@ REFUSALS = {
     Fault.THROTTLED: LaunchResult.THROTTLED,
     Fault.UNREACHABLE: LaunchResult.UNREACHABLE,
 }
+_TIMES = ("created", "modified", "instances_came", "began", "ended_at")
+_EVENT_TIMES = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime")
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
@@ -160,6 +162,29 @@ def launched_in(row: Mapping[str, Any]) -> str | None:
     return key_of(name, Site(**row["site"])) if name and row.get("site") else name
 
 
+def _with_times_of(job: TrainingJob, ahead: float) -> TrainingJob:
+    """Return a training job with its times on a clock that is so many seconds ahead."""
+    times: dict[str, float | None] = {name: getattr(job, name) for name in _TIMES}
+    warm = job.warm and replace(job.warm, until=job.warm.until + int(ahead))
+    later: dict[str, Any] = {name: time + ahead for name, time in times.items() if time is not None}
+    return replace(job, warm=warm, **later)
+
+
+def _as_listed_there(job: ListedJob, ahead: float) -> ListedJob:
+    """Return an entry of the list as the site shows it, whose clock is so many seconds ahead."""
+    modified = None if job.modified is None else job.modified + ahead
+    return replace(job, name=name_in(job.name), created=job.created + ahead, modified=modified)
+
+
+def _event_times(event: Mapping[str, Any], ahead: int) -> dict[str, Any]:
+    """Return the times of an event on a clock that is so many milliseconds ahead."""
+    times = {name: type(event[name])(int(event[name]) + ahead) for name in _EVENT_TIMES if name in event}
+    stages = event.get("SecondaryStatusTransitions")
+    if stages is None:
+        return times
+    return {**times, "SecondaryStatusTransitions": [{**it, "StartTime": it["StartTime"] + ahead} for it in stages]}
+
+
 class SiteView:
     """SageMaker at another site, as the queue calls it."""
 
@@ -204,6 +229,7 @@ class SimulatedSageMaker(FakeTraining):
         self.tells_times = False  # when instances came and attempts ended
         self.was_slow = False  # to release one
         self.quota_lag = 0.0  # seconds for which instances count toward the quota after their job has ended
+        self.clock_ahead = 0.0  # seconds that the clock of other sites is ahead of the queue's, whose time is kept here
         self.lag_refusals = 0  # launches that were refused because of it
         self.lag_since: dict[str, float] = {}  # instance type -> when the queue first heard of a refusal for lag
         self.lacking: set[str] = set()  # instance types that were refused for another reason, or did not come
@@ -275,7 +301,7 @@ class SimulatedSageMaker(FakeTraining):
         name = key_of(name, site)
         call = Call("describe", name, partial(self.known, name), _no_answer, _no_answer, site_in(name))
         found: TrainingJob | None = self._ask(call)
-        return found
+        return _with_times_of(found, self.clock_ahead) if found and site else found
 
     def release(self, name: str, site: Site | None = None) -> bool:
         may_not, name = lambda fault: fault is not Fault.DENIED and _no_answer(), key_of(name, site)
@@ -284,11 +310,11 @@ class SimulatedSageMaker(FakeTraining):
         return asked
 
     def newest_first(self, before: int | None = None, site: Site | None = None) -> Iterator[list[ListedJob]]:
-        where = site.key if site else ""
+        where, ahead = (site.key, self.clock_ahead) if site else ("", 0.0)
 
         def newest() -> list[ListedJob]:
-            listed = next(FakeTraining.newest_first(self, before))
-            return [replace(it, name=name_in(it.name)) if where else it for it in listed if site_in(it.name) == where]
+            listed = next(FakeTraining.newest_first(self, None if before is None else before - ahead))
+            return [_as_listed_there(it, ahead) if where else it for it in listed if site_in(it.name) == where]
 
         yield self._ask(Call("list", where, newest, _no_list, _no_list, where))
 
@@ -316,7 +342,10 @@ class SimulatedSageMaker(FakeTraining):
     def event(self, name: str) -> dict[str, Any]:
         """The detail of an event, with the account and region of the training job if they are not the queue's."""
         event, site = super().event(name), self.jobs[name].site
-        return {**event, "TrainingJobName": self.jobs[name].name, PLACE: (site.account, site.region)} if site else event
+        if site is None:
+            return event
+        place = {"TrainingJobName": self.jobs[name].name, PLACE: (site.account, site.region)}
+        return {**event, **place, **_event_times(event, round(self.clock_ahead * 1000))}
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         super().end(name, status, secondary, failure)
@@ -331,7 +360,8 @@ class SimulatedSageMaker(FakeTraining):
     def progress(self, name: str, secondary: str) -> None:
         super().progress(name, secondary)
         if name in self.launches and name not in self.theirs:
-            self.stages.setdefault(name, []).append((round((self.jobs[name].modified or 0) * 1000), secondary))
+            at = (self.jobs[name].modified or 0) + (self.clock_ahead if self.jobs[name].site else 0)
+            self.stages.setdefault(name, []).append((round(at * 1000), secondary))
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)

@@ -19,6 +19,7 @@ WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
+CLOCKS_AHEAD = (0.0, 0.0, -50.0, -3.0, 3.0, 50.0)  # seconds
 DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
 DEADLINES = (*[0.0] * 10, 0.4, 0.8)
@@ -88,6 +89,7 @@ class Setup:
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     other_sites: tuple[Site, ...] = ()  # besides the home site
     partitions: float = 0.0  # chance, at each step, that the other region breaks or works again
+    clock_ahead: float = 0.0  # seconds that the clock of SageMaker at the other site is ahead of the queue's clock
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
     @property
@@ -291,6 +293,11 @@ def a_shared_policy(rng: random.Random) -> dict[str, Any]:
         ],
         "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
     }
+
+
+def with_clock_difference(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in most walks with two sites with a clock of the other site that differs."""
+    return replace(setup, clock_ahead=rng.choice(CLOCKS_AHEAD)) if setup.other_sites else setup
 
 
 def with_quota_lag(setup: Setup, rng: random.Random) -> Setup:

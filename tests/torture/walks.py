@@ -19,6 +19,7 @@ from tests.torture.setups import (
     a_setup,
     a_shared_setup,
     some_key_limits,
+    with_clock_difference,
     with_deadlines,
     with_deletions,
     with_drains,
@@ -61,6 +62,7 @@ class Walk:
             setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
         self._regions = random.Random(f"regions {rng.getstate()[1][:4]}")
         setup = with_quota_lag(setup, random.Random(f"quota lag {rng.getstate()[1][:4]}"))
+        setup = with_clock_difference(setup, random.Random(f"clocks {rng.getstate()[1][:4]}"))
         self._deletions = random.Random(f"deletions {rng.getstate()[1][:4]}")
         # The number is chosen so that no known seed of a planted bug is a walk with requeues.
         self._requeues = random.Random(f"requeues 297 {rng.getstate()[1][:4]}")

@@ -137,6 +137,7 @@ class World:
         self.sagemaker.refuses_checks = setup.refuses_checks
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.sagemaker.quota_lag = setup.quota_lag
+        self.sagemaker.clock_ahead = setup.clock_ahead
         self.sagemaker.deletion_seconds = setup.deletion_seconds
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]

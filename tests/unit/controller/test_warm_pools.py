@@ -153,22 +153,41 @@ def test_a_warm_pool_in_the_way_is_released_before_the_launch() -> None:
     assert queue.training.in_use() == 1
 
 
-def test_an_attempt_that_ends_between_the_reads_is_counted_by_its_job_or_by_its_warm_pool() -> None:
-    queue = a_queue(of=LastFirst)
-    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
-    queue.accept("next", 1, EnableNetworkIsolation=True)
+def ends_after_external_read(queue: Harness, name: str, *how: str) -> None:
+    """Let an attempt end, and its event arrive, after the next read of the external jobs."""
     read = queue.repository.external
 
     def ends_afterwards() -> list[ExternalTrainingJob]:
         found = read()
         queue.repository.external = read  # type: ignore[method-assign]
-        queue.training.end("first-qstamp-1")
-        queue.controller.reconciler.handle_event(queue.training.event("first-qstamp-1"))
+        queue.training.end(name, *how)
+        queue.controller.reconciler.handle_event(queue.training.event(name))
         return found
 
     queue.repository.external = ends_afterwards  # type: ignore[method-assign]
+
+
+def test_an_attempt_that_ends_between_the_reads_is_counted_by_its_job_or_by_its_warm_pool() -> None:
+    queue = a_queue(of=LastFirst)
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.accept("next", 1, EnableNetworkIsolation=True)
+    ends_after_external_read(queue, "first-qstamp-1")
     queue.wake()
     queue.wake()  # as whoever brought the news does
+    calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
+    assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
+    assert queue.training.in_use() == 1
+
+
+def test_a_job_that_returns_to_its_waiting_queue_between_the_reads_keeps_its_slots_until_the_next_cycle() -> None:
+    queue = a_queue()
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.submit("next", 2, EnableNetworkIsolation=True)
+    assert queue.state("first") == "stopping"
+    ends_after_external_read(queue, "first-qstamp-1", "Stopped")
+    queue.wake()
+    assert queue.state("first") == "preempted"
+    queue.wake()
     calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
     assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
     assert queue.training.in_use() == 1
