@@ -130,12 +130,12 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
 
 
 def run_seconds(job: Job, at: float, report: EndReport) -> int:
-    """Return the seconds from the arrival of an attempt's instances until its end; 0 if no instances came.
+    """Return the seconds from the arrival of an attempt's instances until its end, at least 1; 0 if no instances came.
 
     :param at: the time at which the end is recorded, in epoch seconds.
     """
     _, began, end = _times(job, at, report)
-    return 0 if began is None else ceil(end - began)
+    return 0 if began is None else max(1, ceil(end - began))
 
 
 def _times(job: Job, at: float, report: EndReport) -> tuple[float, float | None, float]:

@@ -212,6 +212,17 @@ def test_a_job_that_has_run_is_not_late_after_its_preemption() -> None:
     assert queue.state("early") == "preempted"
 
 
+def test_a_job_has_run_also_if_its_instances_came_and_ended_in_the_same_moment() -> None:
+    queue = Harness(slots=1)
+    queue.submit("brief", None, **tagged(start_by=at(300), start_by_action="cancel", retries="1"))
+    queue.submit("urgent", 9)
+    queue.training.run("brief-qstamp-1", queue.now, queue.now)
+    queue.end("brief-qstamp-1", "Failed", failure="AlgorithmError: exit code 1")
+    assert queue.state("urgent") == "running"
+    wait_until(queue, 600)
+    assert queue.state("brief") in ("pending", "preempted")
+
+
 def test_a_job_whose_attempt_got_no_instances_can_still_be_late() -> None:
     queue = Harness(slots=1)
     queue.submit("early", None, **tagged(start_by=at(110), start_by_action="cancel"))
