@@ -320,6 +320,10 @@ class SimulatedSageMaker(FakeTraining):
 
     # --- the truth -------------------------------------------------------------------------------
 
+    def reported_creation(self, name: str) -> float:
+        """Return when a training job was created, in epoch seconds on the clock of its site."""
+        return self.created[name] + (self.clock_ahead if self.jobs[name].site else 0.0)
+
     def alive_names(self) -> list[str]:
         return [name for name, job in self.jobs.items() if not job.ended]
 

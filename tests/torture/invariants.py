@@ -314,7 +314,7 @@ class Invariants:
             row = self.row(name.rpartition("-qstamp-")[0])
             if row is None or launched_in(row) != name or name in self.confused:
                 continue
-            created = self._sagemaker.created[name]
+            created = self._sagemaker.reported_creation(name)
             heard = epoch(row["started"]) if row.get("started") and row["jobState"] != "starting" else now
             if row["jobState"] in ("starting", "running", "stopping") and created <= heard + CLOCK_SECONDS + 1:
                 self.confused[name] = row["submission"]
@@ -329,7 +329,7 @@ class Invariants:
         row = self.row(name.rpartition("-qstamp-")[0]) or {}
         knows = launched_in(row) != name or row.get("missingSince", now) < now - LAMBDA_SECONDS
         # Others may have copied the tags while a late call of the queue might have launched it again.
-        again, created = row.get("late") or {}, self._sagemaker.created[name]
+        again, created = row.get("late") or {}, self._sagemaker.reported_creation(name)
         late_name = apply_qstamp(row.get("jobName", ""), int(again.get("attempt", 0)))
         is_late = name == launched_in({"trainingJobName": late_name, "site": again.get("site")})
         may_be_own = is_late and created <= again["dead"] + CLOCK_SECONDS
