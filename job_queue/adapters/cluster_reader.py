@@ -9,7 +9,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
 from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, backfills_by_outlook, plans_with_outlook
-from job_queue.domain.job import ExternalTrainingJob, Job
+from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
 
@@ -23,10 +23,14 @@ class Parallel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads of the cluster's state, except the metadata. The metadata determines which reads are needed.
+    """The reads that follow that of the active jobs. The metadata determines which reads are needed.
 
-    :param calls: first the active and external jobs together, then each waiting queue. The outlook and the latest ended
-        attempts follow if they were requested or plans depend on them.
+    A job that stops being active during the reads is in one of them if the active jobs are read before all others: it
+    waits, or its warm pool is among the external jobs, or it is among the ended attempts. Each of these is recorded
+    with the end or before it.
+
+    :param calls: first the external jobs, then each waiting queue. The outlook and the latest ended attempts follow if
+        they were requested or plans depend on them.
     """
 
     policies: Policies
@@ -34,8 +38,8 @@ class ClusterReads:
     window: int  # of the policy
     calls: tuple[Callable[[], Any], ...]
 
-    def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
-        """Return the cluster's state from the results of the calls; None if this metadata needs other reads.
+    def cluster_state(self, metadata: Metadata, active: list[Job], parallel: Parallel) -> ClusterState | None:
+        """Make the calls and return the cluster's state; None, without a call, if this metadata needs other reads.
 
         Other reads are needed for a new waiting queue, and for a policy with another window or with more calls.
         """
@@ -43,20 +47,18 @@ class ClusterReads:
         calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
         if (
             applied.policy.settings.window != self.window
-            or len(answers) < calls
+            or len(self.calls) < calls
             or not metadata.waiting_queues.keys() <= set(self.queues)
         ):
             return None
-        (active, external), *others = answers
-        return self.state_of(metadata, applied, external, [active], others)
+        return self.state_of(metadata, applied, [active], parallel(self.calls))
 
     def state_of(
         self,
         metadata: Metadata,
         applied: AppliedPolicy,
-        external: list[ExternalTrainingJob],
         active: list[list[Job]],
-        others: Sequence[Any],
+        answers: Sequence[Any],
     ) -> ClusterState:
         """Return the cluster's state from the reads.
 
@@ -64,8 +66,9 @@ class ClusterReads:
         left a warm pool after the external jobs were read.
 
         :param active: one or several reads of the active jobs; the latest version of each job counts.
-        :param others: the results of all calls but the first.
+        :param answers: the results of the calls.
         """
+        external, *others = answers
         waiting = dict(zip(self.queues, others, strict=False))
         further = others[len(self.queues) :]
         holders = latest_versions(active)
@@ -113,8 +116,7 @@ def cluster_reads(
         repository.outlook.latest if ahead or remembers(policy) else repository.outlook.for_readers,
         partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
-    in_use: Callable[[], Any] = partial(_in_use, repository)
-    calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])
+    calls = (repository.external, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])
     return ClusterReads(policies, queues, policy.settings.window, calls)
 
 
@@ -123,16 +125,15 @@ def read_cluster_state(
 ) -> ClusterState:
     """Read the cluster's state, as the holder of the lease.
 
-    A job that changes during the reads may be read twice or not at all. A plan with a stale version of a job is
-    harmless, because the write of the job is refused. A missed job is in the next cycle, because its change has raised
-    the generation.
+    A job that changes during the reads may be read twice. A plan with a stale version of a job is harmless, because the
+    write of the job is refused.
 
     :param now: epoch seconds.
     :param metadata: the metadata, if it was read before.
     """
     metadata = metadata or repository.metadata()
     reads = cluster_reads(repository, policies, metadata, now)
-    cluster = reads.cluster_state(metadata, parallel(reads.calls))
+    cluster = reads.cluster_state(metadata, repository.active(), parallel)
     assert cluster is not None  # noqa: S101  (the metadata is the same)
     return cluster
 
@@ -169,19 +170,11 @@ def observe_cluster_state(
     metadata = repository.metadata()
     active = repository.active()
     reads = cluster_reads(repository, policies, metadata, now, ahead=ahead, for_plans=for_plans)
-    external, *others = parallel([repository.external, *reads.calls[1:]])
+    answers = parallel(reads.calls)
     applied = policies.of(metadata.policy)
     again = [repository.active()] if repository.cycle_wrote_since(metadata) else []
-    cluster = reads.state_of(metadata, applied, external, [active, *again], others)
+    cluster = reads.state_of(metadata, applied, [active, *again], answers)
     return with_expected_runtimes(repository, cluster, now) if for_plans and not ahead else cluster
-
-
-def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalTrainingJob]]:
-    """Read active jobs before external ones, so that the warm pool of an attempt that ends meanwhile is not missed.
-
-    A warm pool is recorded among the external jobs before the end of its attempt is recorded.
-    """
-    return repository.active(), repository.external()
 
 
 def _waiting_queue_reads(

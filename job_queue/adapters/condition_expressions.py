@@ -90,6 +90,7 @@ def is_counted_as_read(counted_at: int) -> ConditionBase:
 
 
 EXISTS = Attr("line").exists()  # an item of the lines table
+IS_NO_WARM_POOL = EXISTS & Attr("warm").not_exists()  # an external job
 
 
 def is_published_before(fencing_token: int) -> ConditionBase:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from job_queue.adapters.condition_expressions import (
     EXISTS,
+    IS_NO_WARM_POOL,
     drains_are,
     is_as_read,
     is_counted_as_read,
@@ -248,10 +249,14 @@ class JobRepository(MetadataRepository):
         """Count an external job, or update its record."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
-    def drop_external(self, name: str) -> bool:
-        """Stop counting an external job. Return False if it was not counted."""
+    def drop_external(self, name: str, *, unless_warm: bool = False) -> bool:
+        """Stop counting an external job. Return False if it was not counted.
+
+        :param unless_warm: go on counting it if it is recorded as a warm pool by now.
+        """
         try:
-            self._tables.transact([Delete(self._lines_table, external_key(name), EXISTS)])
+            condition = IS_NO_WARM_POOL if unless_warm else EXISTS
+            self._tables.transact([Delete(self._lines_table, external_key(name), condition)])
         except Refused:
             return False
         return True

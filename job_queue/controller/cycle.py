@@ -329,7 +329,6 @@ class Controller(ControllerPart):
         )
         # 6. Carry out the recorded intents.
         details = {record.job.name: record.details for record in records if record}
-        self._warm_pools.take(placement, _new(recorded))
         more = self._warm_pools.release(
             [*claims.to_release, *placement.in_the_way, *in_drained_pools(cluster, placement, now)]
         )
@@ -337,8 +336,7 @@ class Controller(ControllerPart):
         if more:
             self._raise_generation()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
-        not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
-        self._warm_pools.put_back(placement, not_launched)
+        self._warm_pools.take(placement, [job for job, (result, _) in results if result is LaunchResult.LAUNCHED])
         more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
         # 7. Park jobs that cannot start, and forget metadata that is no longer needed.
         other_jobs, soon = self._parking.tidy(lease, cluster, decided)

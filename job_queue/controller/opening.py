@@ -54,11 +54,13 @@ class Opening(ControllerPart):
         reads = cluster_reads(self._repository, self._policies, seen, self._clock())
 
         def opened(lease: Lease, answers: list[Any]) -> Opened:
-            _, _, metadata, *lines = answers
+            _, _, metadata, active = answers
             unchanged = lease.fencing_token == seen.fencing_token + 1
-            return Opened(lease, metadata, reads.cluster_state(metadata, lines) if unchanged else None)
+            cluster = reads.cluster_state(metadata, active, self._parallel) if unchanged else None
+            return Opened(lease, metadata, cluster)
 
-        calls = [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
+        repository = self._repository
+        calls = [repository.raise_generation, self._acquire, repository.metadata, repository.active]
         tried = self._try(calls, opened)
         # Another holder of the lease may have read the generation before this invocation raised the generation. So the
         # lease is tried once more.

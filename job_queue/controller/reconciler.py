@@ -470,7 +470,7 @@ class Reconciler(ControllerPart):
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
         elif self._is_launched(found):
-            self._repository.drop_external(job.name)
+            self._repository.drop_external(job.name, unless_warm=True)
         elif job.orphan:
             record = self._recording(found)
             if record is None:
@@ -478,7 +478,7 @@ class Reconciler(ControllerPart):
             elif record.job.state.waits:
                 return Adoption(record.job.name, found)
             else:
-                self._repository.drop_external(job.name)
+                self._repository.drop_external(job.name, unless_warm=True)
         return None
 
     def _find(self, key: str, site: Site | None) -> Adoption | None:

@@ -17,7 +17,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.failures import RETURN_SECONDS, GpuFailure
-from job_queue.domain.job import ExternalTrainingJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
+from job_queue.domain.job import ExternalTrainingJob, HistoryEntry, Job, LaunchCall, WarmPool, iso, waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
@@ -405,6 +405,11 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
     repository.drop_external("theirs")
     repository.drop_external("theirs")
     assert repository.external() == []
+    warm = replace(row, warm=WarmPool("footprint", int(NOW) + 600))
+    repository.add_external(warm)
+    assert not repository.drop_external("theirs", unless_warm=True)
+    assert repository.external() == [warm]
+    assert repository.drop_external("theirs")
 
 
 def test_hardware_failures_are_read_since_the_day_before(repository: JobRepository) -> None:

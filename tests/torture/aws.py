@@ -313,7 +313,7 @@ class SimulatedSageMaker(FakeTraining):
         where, ahead = (site.key, self.clock_ahead) if site else ("", 0.0)
 
         def newest() -> list[ListedJob]:
-            listed = next(FakeTraining.newest_first(self, None if before is None else before - ahead))
+            listed = next(FakeTraining.newest_first(self, None if before is None else before - int(ahead)))
             return [_as_listed_there(it, ahead) if where else it for it in listed if site_in(it.name) == where]
 
         yield self._ask(Call("list", where, newest, _no_list, _no_list, where))

@@ -28,35 +28,20 @@ def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[Job
 class WarmPools(ControllerPart):
     """The use and release of warm pools. Their records need no lease, because they take no further slots."""
 
-    def take(self, placement: Placement, starting: Iterable[Job]) -> None:
-        """Stop counting the warm pools on which jobs are being launched.
+    def take(self, placement: Placement, launched: Iterable[Job]) -> None:
+        """Stop counting the warm pools on which jobs were launched.
 
-        If SageMaker launches a job on other instances, the next comparison finds the warm pool again.
+        Until SageMaker has accepted a launch, its warm pool counts beside the job: the launch may be refused, or the
+        job may be cancelled first. If SageMaker launches a job on other instances, the next comparison finds the warm
+        pool again.
         """
-        for job in starting:
+        for job in launched:
             if pool := placement.reused.get(job.name):
                 log.info("warm pool used", job=job.name, attempt=pool.name)
-                self._repository.drop_external(pool.name)
-
-    def put_back(self, placement: Placement, not_launched: Iterable[Job]) -> None:
-        """Count the warm pools again whose jobs were not launched. This must happen before the jobs' slots are free.
-
-        A warm pool is not counted if it is gone: an earlier call for the same attempt may have been launched on it.
-        """
-        for job in not_launched:
-            if pool := placement.reused.get(job.name):
                 try:
-                    if self._is_kept(pool):
-                        self._repository.add_external(pool)
-                except Unavailable as error:
-                    log.warning("warm pool not counted", attempt=pool.name, why=error.message)
-
-    def _is_kept(self, pool: ExternalTrainingJob) -> bool:
-        try:
-            found = self._training.at(pool.site).describe(pool.training_job_name)
-        except Unavailable:
-            return True  # if this is wrong, the next comparison corrects it
-        return found is not None and found.warm is not None
+                    self._repository.drop_external(pool.name)
+                except Unavailable as error:  # the next comparison finds that the warm pool is gone
+                    log.warning("warm pool still counted", attempt=pool.name, why=error.message)
 
     def release(self, in_the_way: Iterable[ExternalTrainingJob]) -> bool:
         """Release the warm pools that block a launch. Return whether planning again may do more now."""

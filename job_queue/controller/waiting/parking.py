@@ -62,8 +62,12 @@ class Parking(ControllerPart):
         return done, soon
 
     def _forget(self, cluster: ClusterState) -> None:
-        """Forget empty waiting queues to which no job was added for long, and backoffs that are long over."""
-        now, in_use = self._clock(), {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
+        """Forget unused waiting queues and backoffs that are long over.
+
+        A waiting queue is unused if it is empty, no job was added for long, and no active job can return to it.
+        """
+        jobs = (*cluster.waiting.values(), *cluster.active.values())
+        now, in_use = self._clock(), {job.waiting_queue for job in jobs} | cluster.cut
         for key, last_used in cluster.metadata.waiting_queues.items():
             if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < now:
                 self._repository.forget_waiting_queue(key, last_used)

@@ -11,7 +11,7 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, traini
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_matching import warm_slots
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
-from job_queue.domain.job import ExternalTrainingJob, WarmPool
+from job_queue.domain.job import ExternalTrainingJob, Job, WarmPool
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -191,6 +191,42 @@ def test_a_job_that_returns_to_its_waiting_queue_between_the_reads_keeps_its_slo
     calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
     assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
     assert queue.training.in_use() == 1
+
+
+@pytest.mark.parametrize("second", [None, LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY, LaunchResult.REFUSED])
+def test_a_warm_pool_counts_until_the_launch_on_it_is_accepted(second: LaunchResult | None) -> None:
+    """:param second: the answer to the second call of the launch; None: the job is cancelled before it."""
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.script = [LaunchResult.THROTTLED, *([second] if second else [])]
+    queue.submit("next", 1)
+    assert queue.state("next") == "starting"
+    assert "first-qstamp-1" in warm_pools(queue)
+    queue.accept("other", 1, EnableNetworkIsolation=True)
+    if second is None:
+        queue.cancel("next")
+    for _ in range(3):
+        queue.now += 2
+        queue.wake()
+    assert queue.training.in_use() == 1
+
+
+def test_a_job_that_returns_to_its_waiting_queue_after_that_was_read_is_missed_by_no_plan() -> None:
+    queue = a_queue(of=LastFirst)
+    queue.submit("high", 9)
+    queue.change("high", requeue=True)
+    queue.accept("low", 1, EnableNetworkIsolation=True)
+    read = queue.repository.active
+
+    def ends_before() -> list[Job]:
+        queue.repository.active = read  # type: ignore[method-assign]
+        queue.training.end("high-qstamp-1", "Stopped")
+        queue.controller.reconciler.handle_event(queue.training.event("high-qstamp-1"))
+        return read()
+
+    queue.repository.active = ends_before  # type: ignore[method-assign]
+    queue.wake()
+    assert queue.states() == {"high": "running", "low": "pending"}
 
 
 def test_nobody_is_launched_while_the_instances_are_still_kept() -> None:
