@@ -301,9 +301,9 @@ class Reconciler(ControllerPart):
             log.warning("site does not respond", site=site.key, why=str(error))
             self._repository.note_capacity_backoffs(self._backoffs_at(site, metadata, str(error)))
             return Comparison()
-        names = {pool.name for pool in self._pools_at(site, metadata)}
+        pools = self._pools_at(site, metadata)
         for backoff in metadata.capacity_backoffs.values():
-            if backoff.unreachable and backoff.capacity_key.partition("/")[0] in names:
+            if backoff.unreachable and any(map(backoff.is_of, pools)):
                 self._repository.end_capacity_backoff(backoff)
         return found
 
@@ -441,7 +441,7 @@ class Reconciler(ControllerPart):
     def _note_listed_stages(self, active: Iterable[Job], walk: Walk, enough_time: Callable[[], bool]) -> None:
         """Record the stages in SageMaker's list whose events were lost. No stage is described for this."""
         for job in active:
-            secondary, modified = walk.stages.get(job.launched or "", ("", 0.0))
+            secondary, modified = walk.stages.get(job.training_job or "", ("", 0.0))
             transition = self._progressed(job, secondary, modified)
             newer = walk.is_newer(job.training_job or "", epoch(job.started or job.since) + CLOCK_SECONDS)
             if transition is not None and job.state is JobState.RUNNING and not newer:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.domain.backoff import LASTING_SECONDS, LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.job import Job
-from job_queue.scheduler import Policy, Slots
+from job_queue.scheduler import Policy, Pool, Slots
 
 LONGEST_TEXT = 500  # characters
 FORGOTTEN_SECONDS = 3600  # after the end of a backoff; a refusal of that age says nothing about the present
@@ -70,6 +70,10 @@ class CapacityBackoff:
     def is_open(self, now: float) -> bool:
         """Return whether plans can ignore the backoff: no launch has failed, and the next try is due."""
         return not self.has_failed and self.until <= now
+
+    def is_of(self, pool: Pool) -> bool:
+        """Return whether the backoff is that of a pool, or of an instance type in a pool of any type."""
+        return (self.capacity_key if pool.instance_type else self.capacity_key.rpartition("/")[0]) == pool.name
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
         """Return whether the backoff applies to a job that requests these instances, given by capacity key."""

@@ -110,6 +110,7 @@ class Portability:
     buckets: tuple[str, ...] = ()  # the buckets of all its addresses in S3
     checkpoints: bool = False  # whether it writes checkpoints, so that it resumes only where these are
     obstacle: str | None = None  # a field of the request with a resource of one region; None: there is none
+    role: str | None = None  # ARN of its execution role at home; None: the job was accepted by an earlier version
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product, zip_longest
 from typing import Any
 
-from job_queue.domain.fleet.sites import Site, has_other_sites, same_place, site_of_pool
+from job_queue.domain.access.resources import unpermitted_counterpart, why_no_role_there
+from job_queue.domain.fleet.sites import Site, has_other_sites, key_of, same_place, site_of_pool
 from job_queue.domain.job import Demand, Job
 from job_queue.domain.requests.portability import localized
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -153,7 +154,9 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
         return "it was submitted before the policy had pools of other regions and accounts"
     if portability.obstacle:
         return f"its {portability.obstacle} names a resource of the queue's region and account"
-    return _why_no_bucket(portability.buckets, pool.region, project) if pool.region else None
+    if (why := why_no_role_there(portability.role, site, project)) or not pool.region:
+        return why
+    return _why_no_bucket(portability.buckets, pool.region, project)
 
 
 def unusable_pools(job: Job, policy: Policy) -> str | None:
@@ -177,6 +180,8 @@ def _why_no_bucket(buckets: Sequence[str], region: str, project: Project) -> str
         return f"bucket_by_region of project {project.name} does not have its bucket {fixed[0]}"
     if buckets and region not in known:
         return f"bucket_by_region of project {project.name} has no bucket of {region}"
+    if buckets and (unpermitted := unpermitted_counterpart(project)):
+        return f"buckets of project {project.name} permits {unpermitted[0]}, but not {unpermitted[1]}"
     return None
 
 
@@ -198,7 +203,8 @@ def slots_of(
     """Return the slots of an external job at a site.
 
     Each instance type counts in one of its pools: the first pool with the job's training plan, or else the first pool.
-    A job without a plan prefers pools without a plan. A type without a pool counts under its own name.
+    A job without a plan prefers pools without a plan. A type without a pool counts under its own name, and that of its
+    site unless that is the home site.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
@@ -208,7 +214,7 @@ def slots_of(
             if pool.instance_type in (None, instance_type) and same_place(site_of_pool(pool), site)
         ]
         pools.sort(key=lambda pool: pool.training_plan != plan)
-        name = pools[0].name if pools else instance_type
+        name = pools[0].name if pools else key_of(instance_type, site)
         slots[name] = slots.get(name, 0) + count
     return slots
 

@@ -3,10 +3,11 @@
 A stored policy is not validated again.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from job_queue.domain.access.resources import bucket_issue, role_issue
+from job_queue.domain.access.resources import bucket_issue, role_issue, unpermitted_counterpart
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.fleet.sites import site_of_pool
 from job_queue.domain.identity import pattern_issue
@@ -30,6 +31,7 @@ from job_queue.scheduler import (
 
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 MOST_PATTERNS = 500  # patterns of one project, because each is compared with a caller
 
 
@@ -146,6 +148,14 @@ def _sites(policy: Policy) -> Iterator[str]:
                 )
         if len(set(project.bucket_by_region.values())) < len(project.bucket_by_region):
             yield f"bucket_by_region of {project.name} has one bucket twice"
+        if wrong := next((it for it in project.bucket_by_region.values() if not _BUCKET.fullmatch(it)), None):
+            yield f"bucket_by_region of {project.name} has {shown(wrong)}, which is not the name of a bucket"
+        elif unpermitted := unpermitted_counterpart(project):
+            entry, there = map(shown, unpermitted)
+            yield (
+                f"buckets of {project.name} has {entry}, but nothing that permits {there}: its jobs of other regions "
+                "use the same addresses in the bucket of their region"
+            )
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:

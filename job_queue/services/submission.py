@@ -4,7 +4,7 @@ import json
 import math
 import secrets
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.domain.access.places import MOST_PLACES, Claim, lies_in, places_of
+from job_queue.domain.access.places import MOST_PLACES, Claim, in_each_bucket, lies_in, places_of
 from job_queue.domain.access.resources import check_resources
 from job_queue.domain.access.rights import Action
 from job_queue.domain.carriers.members import TAG, kind_of
@@ -203,9 +203,12 @@ class SubmissionService:
 
     def _reads(self, checked: _CheckedWithoutTables, owner: str) -> list[Callable[[], Any]]:
         """Return the reads that validation needs: metadata, the dependencies, and other claims on the job's places."""
-        lookups = self._repository.claimed_places.lookups(checked.places, lambda other: acts_for(owner, other))
+        lookups = self._lookups(checked.places, owner)
         dependencies = [partial(self._repository.record, it.job) for it in checked.after]
         return [self._repository.metadata, *dependencies, *lookups]
+
+    def _lookups(self, places: Iterable[str], owner: str) -> list[Callable[[], list[Claim]]]:
+        return self._repository.claimed_places.lookups(places, lambda other: acts_for(owner, other))
 
     def _check_with_tables(
         self, checked: _CheckedWithoutTables, owner: str, metadata: Metadata, *reads: Any
@@ -222,10 +225,15 @@ class SubmissionService:
         after, unmet = dependencies_of(checked.after, records)
         late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)
         owners_share = project is not None and project.owners_share
-        new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
+        by_place = {place: in_each_bucket(place, applied.policy) for place in checked.places}
+        places = tuple(dict.fromkeys(names[0] for names in by_place.values()))
+        new = new_job(request, owner, options, self._clock(), places, owners_share=owners_share)
         portability = portability_of(request) if has_other_sites(applied.policy) else None
         job = replace(new, after=after, portability=portability)
-        self._check_places(checked.places, job, list(chain.from_iterable(claims)))
+        fields = {name: checked.places[place] for place, names in by_place.items() for name in names}
+        if elsewhere := fields.keys() - checked.places.keys():
+            claims = (*claims, *self._parallel(self._lookups(sorted(elsewhere), owner)))
+        self._check_places(fields, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
         advice = (*_lost_work_warnings(request, job), *_next_pool_warnings(job, applied.policy))
         return ValidatedSubmission(request, job, issues, (*unmet, *late), advice, metadata)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.requests.training_request import TrainingRequest
+from job_queue.scheduler import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ def places_of(request: TrainingRequest) -> dict[str, str]:
     for field, output in request.texts_under(_OUTPUTS):
         found.setdefault(place_of(f"{output.rstrip('/')}/{attempt}"), field)
     return found
+
+
+def in_each_bucket(place: str, policy: Policy) -> tuple[str, ...]:
+    """Return the names that a place has in the buckets of all regions; the first one is that of claims.
+
+    A job that runs in another region writes to the same folder of its project's bucket there. So these folders are one
+    place. A bucket is in one map of the policy at most, which several projects may have.
+    """
+    bucket, separator, folders = place.partition("/")
+    maps = (project.bucket_by_region for project in policy.projects)
+    names = next((it for it in maps if bucket in it.values()), {"": bucket})
+    return tuple(f"{names[region]}{separator}{folders}" for region in sorted(names))
 
 
 def folders_above(place: str) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
-from job_queue.domain.requests.portability import ADDRESSES
+from job_queue.domain.fleet.sites import Site
+from job_queue.domain.requests.portability import ADDRESSES, role_there
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Policy, Project
 
@@ -49,6 +50,36 @@ def role_issue(pattern: str) -> str | None:
     parts = pattern.split(":", 5)
     if len(parts) < 6 or parts[0] != "arn" or parts[2:4] != ["iam", ""] or not parts[5].startswith("role/"):
         return "is not the ARN of a role, such as arn:aws:iam::111122223333:role/vision-*"
+    return None
+
+
+def why_no_role_there(role: str | None, site: Site, project: Project) -> str | None:
+    """Return why a project's job may not have its role's counterpart in a site's account, as a clause; None if it may.
+
+    :param role: ARN of the job's role at home; None: it is not known.
+    """
+    if not project.roles or site.account is None:
+        return None
+    if role is None:
+        return "it was submitted before the queue checked roles of other accounts"
+    there = role_there(role, site)
+    if any(fits(pattern, there) for pattern in project.roles):
+        return None
+    return f"its role there, {there}, is not among the roles of project {project.name}"
+
+
+def unpermitted_counterpart(project: Project) -> tuple[str, str] | None:
+    """Return an entry of a project's `buckets`, and its counterpart in another region that no entry permits.
+
+    The jobs of a project use the same addresses in each bucket of `bucket_by_region`. Return None if all are permitted.
+    """
+    for entry in project.buckets:
+        name, *folders = entry.split("/", 1)
+        own = project.bucket_by_region.values()
+        for counterpart in own if any(fits(name, bucket) for bucket in own) else ():
+            there = "/".join([counterpart, *folders])
+            if not any(_lies_in(f"{_S3}{there}", other) for other in project.buckets):
+                return entry, there
     return None
 
 

@@ -27,7 +27,7 @@ _ROLE = re.compile(r"^(arn:aws[a-z-]*:iam::)\d{12}(:role/.+)$", re.ASCII)
 def portability_of(request: TrainingRequest) -> Portability:
     """Return what decides whether a job with this request can run in other regions and accounts."""
     buckets = dict.fromkeys(bucket_and_key(address)[0] for _, address in request.texts_under(ADDRESSES))
-    return Portability(tuple(sorted(buckets)), request.checkpoints is not None, _obstacle(request))
+    return Portability(tuple(sorted(buckets)), request.checkpoints is not None, _obstacle(request), request.role)
 
 
 def _obstacle(request: TrainingRequest) -> str | None:
@@ -61,15 +61,18 @@ def localized(content: Mapping[str, Any], site: Site, bucket_by_region: Mapping[
     return {**{name: changed(name, value) for name, value in content.items()}, **kept}
 
 
+def role_there(role: str, site: Site) -> str:
+    """Return the ARN of the execution role that a job has at a site: the role of the same name in its account."""
+    return _ROLE.sub(rf"\g<1>{site.account}\g<2>", role) if site.account else role
+
+
 def _text_there(name: str, text: str, site: Site, buckets: Mapping[str, str]) -> str:
     """Return the text of a field as it is sent to a site."""
     if name in ADDRESSES:
         return _in_bucket(text, buckets)
     if name == "TrainingImage" and site.region:
         return _IMAGE.sub(rf"\g<1>{site.region}\g<3>", text)
-    if name == "RoleArn" and site.account:
-        return _ROLE.sub(rf"\g<1>{site.account}\g<2>", text)
-    return text
+    return role_there(text, site) if name == "RoleArn" else text
 
 
 def _in_bucket(address: str, buckets: Mapping[str, str]) -> str:

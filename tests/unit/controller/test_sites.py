@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from job_queue.adapters.records.claimed_places import LOCK_SECONDS
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.domain_events import DomainEvent, SilentSites
-from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.fleet.sites import Origin, Site, name_in
+from job_queue.domain.policy import unusable_pools
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
@@ -101,6 +103,15 @@ def test_a_lost_end_in_the_other_region_is_found_by_the_tick() -> None:
     ohio_of(queue).end("job2-qstamp-1", "Failed", failure="AlgorithmError: it broke")
     queue.tick()
     assert queue.state("job2") == "failed"
+
+
+def test_a_lost_stage_in_the_other_region_is_found_by_the_tick() -> None:
+    queue = a_queue(0)
+    queue.submit("job1")
+    ohio_of(queue).progress("job1-qstamp-1", "Downloading")
+    queue.tick()
+    queue.tick()
+    assert queue.job("job1").stage == "Downloading"
 
 
 @pytest.mark.parametrize("place", [(None, None), ("222222222222", "us-east-2"), (None, "eu-west-1")])
@@ -203,6 +214,104 @@ def test_a_job_with_a_network_stays_home() -> None:
     assert queue.state("job2") == "pending"
 
 
+# --- what a job may use there ------------------------------------------------------------------------
+
+MALLORY = f"arn:aws:iam::{ACCOUNT}:user/mallory"
+
+
+@pytest.mark.parametrize(
+    ("roles", "site"),
+    [
+        ([f"arn:aws:iam::{ACCOUNT}:role/*"], None),
+        ([f"arn:aws:iam::{ACCOUNT}:role/*", "arn:aws:iam::222222222222:role/training-b"], None),
+        ([f"arn:aws:iam::{ACCOUNT}:role/*", "arn:aws:iam::222222222222:role/training"], LAB),
+    ],
+)
+def test_a_job_runs_there_only_under_a_role_of_its_project(roles: list[str], site: Site | None) -> None:
+    queue = a_queue(0, role=ROLE_OF_LAB, roles=roles)
+    queue.submit("job1")
+    assert queue.job("job1").site == site
+    if site is None:
+        job, policy = queue.job("job1"), queue.policies.of(queue.repository.policy()).policy
+        assert unusable_pools(job, policy) == (
+            "It cannot run in ohio: its role there, arn:aws:iam::222222222222:role/training, is not among the roles of "
+            "project default."
+        )
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("first", ["bucket", "bucket-ohio"])
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_folder_is_one_place_in_the_buckets_of_all_regions(own: bool, first: str, below: str) -> None:  # noqa: FBT001
+    queue = a_queue()
+    queue.accept("job1", CheckpointConfig={"S3Uri": f"s3://{first}/ck/job"})
+    second = {"S3Uri": f"s3://{'bucket-ohio' if first == 'bucket' else 'bucket'}/ck/job{below}"}
+    if own:
+        queue.accept("job2", CheckpointConfig=second)
+        return
+    with pytest.raises(Conflict, match="live job of .*/ada"):
+        queue.accept("job2", owner=MALLORY, CheckpointConfig=second)
+    queue.cancel("job1")
+    queue.now += LOCK_SECONDS
+    queue.accept("job2", owner=MALLORY, CheckpointConfig=second)
+
+
+def test_a_place_that_was_claimed_before_the_policy_had_buckets_is_still_claimed() -> None:
+    queue = a_queue(bucket_by_region={})
+    queue.accept("job1", CheckpointConfig={"S3Uri": "s3://bucket-ohio/ck/job"})
+    queue.repository.apply_policy(json.dumps(a_policy()), 1, "ada", queue.now)
+    with pytest.raises(Conflict, match="live job of .*/ada"):
+        queue.accept("job2", owner=MALLORY, CheckpointConfig={"S3Uri": "s3://bucket/ck/job"})
+
+
+def test_permitted_folders_are_permitted_in_the_buckets_of_all_regions() -> None:
+    policy = a_policy(buckets=["bucket/team", "bucket-ohio/team"])
+    parse_policy(policy)
+    policy["projects"][0]["buckets"].append("bucket/more")
+    with pytest.raises(InvalidRequest, match="nothing that permits 'bucket-ohio/more'"):
+        parse_policy(policy)
+    queue = Harness(slots=10)
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)  # by an earlier version
+    queue.submit("job1", **_in("bucket/team", "job1"))
+    queue.submit("job2", **_in("bucket/team", "job2"))
+    assert (queue.state("job1"), queue.state("job2")) == ("running", "pending")
+
+
+def _in(folder: str, job: str) -> dict[str, Any]:
+    output, checkpoints = f"s3://{folder}/output", f"s3://{folder}/checkpoints/{job}"
+    return {"OutputDataConfig": {"S3OutputPath": output}, "CheckpointConfig": {"S3Uri": checkpoints}}
+
+
+@pytest.mark.parametrize("bucket", ["bucket/folder", "s3://bucket", "Bucket", ""])
+def test_what_is_no_bucket_is_refused(bucket: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_policy(a_policy(bucket_by_region={"us-east-1": "bucket", "us-east-2": bucket}))
+
+
+def test_a_request_that_the_other_site_refuses_is_not_wrong_at_home() -> None:
+    queue = a_queue(0, 1)
+    missing = "ValidationException: No S3 objects found under S3 URL s3://bucket-ohio/data"
+    ohio_of(queue).script = [(LaunchResult.REFUSED, missing)]
+    queue.submit("job1")
+    assert queue.state("job1") == "pending"
+    assert "No S3 objects found" in str(queue.job("job1").reason)
+    assert not queue.repository.metadata().capacity_backoffs, "the next job may be launched there"
+
+
+def test_an_external_job_there_takes_no_slot_of_a_pool_at_home_that_has_the_name_of_its_type() -> None:
+    other = "ml.g5.xlarge"
+    policy = a_policy()
+    policy["pools"][0] = {"name": other, "instance_type": other, "capacity": 1}
+    policy["projects"][0]["quota"] = {other: 1}
+    queue = Harness(slots=10)
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    resources = {"InstanceType": other, "InstanceCount": 1, "VolumeSizeInGB": 30}
+    ohio_of(queue).create({**a_request("theirs", ResourceConfig=resources), "Tags": []})
+    queue.tick()
+    queue.submit("job1", ResourceConfig=resources)
+    assert queue.state("job1") == "running"
+
+
 # --- a region that does not respond ------------------------------------------------------------------
 
 
@@ -232,6 +341,20 @@ def test_a_region_that_responds_again_is_used_at_once() -> None:
     queue.tick()
     assert queue.job("job1").site == OHIO and queue.state("job1") == "running"
     assert [name for call, name in ohio_of(queue).calls if call == "create"][-1] == "job1-qstamp-1"
+
+
+def test_a_site_that_responds_ends_no_backoff_of_another_pool() -> None:
+    policy = a_policy(0, 1)
+    policy["pools"].append({**policy["pools"][1], "name": "ohio/lab", "role": ROLE_OF_LAB})
+    queue = Harness(slots=10)
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    ohio_of(queue, LAB).unreachable = True
+    ended: list[str] = []
+    queue.repository.end_capacity_backoff = lambda it: ended.append(it.capacity_key)  # type: ignore[method-assign]
+    queue.tick()
+    queue.tick()
+    assert list(queue.repository.metadata().capacity_backoffs) == ["ohio/lab"]
+    assert ended == []
 
 
 def test_a_region_that_does_not_respond_delays_no_other_one() -> None:
