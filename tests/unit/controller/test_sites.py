@@ -343,14 +343,14 @@ def test_a_region_that_responds_again_is_used_at_once() -> None:
     assert [name for call, name in ohio_of(queue).calls if call == "create"][-1] == "job1-qstamp-1"
 
 
-def test_a_site_that_responds_ends_no_backoff_of_another_pool() -> None:
+def test_a_site_that_responds_ends_no_backoff_of_another_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = a_policy(0, 1)
     policy["pools"].append({**policy["pools"][1], "name": "ohio/lab", "role": ROLE_OF_LAB})
     queue = Harness(slots=10)
     queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
     ohio_of(queue, LAB).unreachable = True
     ended: list[str] = []
-    queue.repository.end_capacity_backoff = lambda it: ended.append(it.capacity_key)  # type: ignore[method-assign]
+    monkeypatch.setattr(queue.repository, "end_capacity_backoff", lambda it: ended.append(it.capacity_key))
     queue.tick()
     queue.tick()
     assert list(queue.repository.metadata().capacity_backoffs) == ["ohio/lab"]
