@@ -35,7 +35,7 @@ from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
-from job_queue.domain.fleet.sites import HOME, Origin, Site
+from job_queue.domain.fleet.sites import HOME, HomeSite, Origin, Site
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
@@ -103,7 +103,7 @@ class App:
             self._mailboxes(settings, no_retries, with_retries) if settings.work_bucket else None,
             clients,
         )
-        policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
+        policies = self._policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
 
         def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
             """Return a function from a site to its client. That of the home site is made now if it is needed."""
@@ -180,6 +180,7 @@ class App:
     def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer a request of API Gateway."""
         self._invocation = _invocation(context, API_CYCLE_SECONDS)
+        self._policies.home = HomeSite.of_function(context.invoked_function_arn)
         return self._api.resolve(event, context)
 
     def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext, origin: Origin = HOME) -> None:

@@ -46,7 +46,7 @@ from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import ListingProgress
-from job_queue.domain.fleet.sites import Site
+from job_queue.domain.fleet.sites import HomeSite, Site
 from job_queue.domain.fleet.training_plans import KnownPlan
 from job_queue.domain.job import Job, iso, project_of_waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
@@ -101,11 +101,13 @@ class Policies:
     :param max_capacity: number of instances of the default policy, and ceiling for any other policy. The default policy
         is in force while no policy is stored.
     :param may_share: whether the stack supports shared instances.
+    :param home: the region and account of the stack; None: not known.
     """
 
-    def __init__(self, max_capacity: int, *, may_share: bool = True) -> None:
+    def __init__(self, max_capacity: int, *, may_share: bool = True, home: HomeSite | None = None) -> None:
         self.max_capacity = max_capacity
         self.may_share = may_share
+        self.home = home
         self._default = default_policy(max_capacity)
         self._latest = self._default
 

@@ -13,7 +13,7 @@ from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.adapters.sites.clients import SiteUnreachableError, is_service_failure
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.sites import Origin, Site, key_of, same_place
+from job_queue.domain.fleet.sites import HomeSite, Origin, Site, key_of, same_place
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import (
@@ -323,8 +323,8 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin:
     """Return the account and region of an event, and those of the function."""
-    parts = function_arn.split(":")
-    region, account = (parts[3], parts[4]) if len(parts) > 4 else (None, None)
+    home = HomeSite.of_function(function_arn)
+    region, account = (home.region, home.account) if home else (None, None)
     return Origin(event.get("account", account), event.get("region", region), account, region)
 
 

@@ -64,6 +64,7 @@ from job_queue.scheduler import JobState, Policy, Pool
 
 TRIES = 10  # tries to change a job that other invocations change at the same time
 MOST_LOGS = 5  # logs of failed attempts read in one comparison, because the next cycle waits for the comparison
+WALK_SECONDS = 15  # of one walk through a list: a slow region delays neither the next cycle nor other sites for longer
 MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; programs share the rate of these calls
 
 T = TypeVar("T")
@@ -323,15 +324,16 @@ class Reconciler(ControllerPart):
         kind are described, and the others in later minutes.
 
         A comparison succeeds if the list was read and at least one training job was described, or none had to be. The
-        walk may have ended after `MOST_PAGES` pages: the newest training jobs are known then, and the next walk
-        continues from there.
+        walk may have ended after `MOST_PAGES` pages or `WALK_SECONDS`: the newest training jobs are known then, and the
+        next walk continues from there.
 
         :param site: None: the home site.
         """
         now = self._clock()
         listing = metadata.site_listings.get(site.key) if site else metadata.listing
         before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
-        walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, site)
+        may_go_on = lambda: self._clock() < now + WALK_SECONDS and enough_time()  # noqa: E731
+        walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
         # read after the list: an earlier launch is in the list or is described
         everywhere = self._repository.active()
         active = [job for job in everywhere if same_place(job.site, site)]

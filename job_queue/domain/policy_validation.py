@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from job_queue.domain.access.resources import bucket_issue, role_issue, unpermitted_counterpart
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
-from job_queue.domain.fleet.sites import site_of_pool
+from job_queue.domain.fleet.sites import HomeSite, same_place, site_of_pool
 from job_queue.domain.identity import pattern_issue
 from job_queue.scheduler import (
     MOST_FAILURE_RULES,
@@ -22,6 +22,7 @@ from job_queue.scheduler import (
     FailureClass,
     FailureRule,
     Policy,
+    Pool,
     Project,
     out_of_bounds,
     oversubscriptions,
@@ -35,18 +36,22 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 MOST_PATTERNS = 500  # patterns of one project, because each is compared with a caller
 
 
-def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
+def parse_policy(
+    document: object, max_capacity: int | None = None, *, may_share: bool = True, home: HomeSite | None = None
+) -> Policy:
     """Return a valid policy.
 
     :param max_capacity: limit on the sum of the pools' instances; None: no limit.
     :param may_share: whether the stack supports shared instances.
+    :param home: the region and account of the stack; None: not known.
     :raises InvalidRequest: the policy is not valid. The error has the first `ISSUES_SHOWN` issues.
     """
     try:
         policy = policy_from_document(document)
     except DocumentError as error:
         raise InvalidRequest(f"{error}.", field=error.path) from None
-    found = chain(_issues(policy), _ceiling(policy, max_capacity), () if may_share else _shared(policy))
+    named_twice = _places(policy, home) if home else ()
+    found = chain(_issues(policy), named_twice, _ceiling(policy, max_capacity), () if may_share else _shared(policy))
     issues = list(islice(found, ISSUES_SHOWN + 1))
     if issues:
         messages = [f"The policy cannot be applied: {issue}." for issue in issues[:ISSUES_SHOWN]]
@@ -155,6 +160,22 @@ def _sites(policy: Policy) -> Iterator[str]:
             yield (
                 f"buckets of {project.name} has {entry}, but nothing that permits {there}: its jobs of other regions "
                 "use the same addresses in the bucket of their region"
+            )
+
+
+def _places(policy: Policy, home: HomeSite) -> Iterator[str]:
+    """Yield the faults in names of sites: the home site has none, and any other account and region has one."""
+    first_in: dict[tuple[str, str], Pool] = {}
+    for pool in policy.pools:
+        site = site_of_pool(pool)
+        if site is None:
+            continue
+        if home.is_at(site):
+            yield f"{pool.name} is in the queue's own region and account: leave out its region and role"
+        elif not same_place(site_of_pool(first := first_in.setdefault(home.place_of(site), pool)), site):
+            yield (
+                f"{pool.name} is in the same region and account as {first.name}, under another name: give both the "
+                "same region and role"
             )
 
 

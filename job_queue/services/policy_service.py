@@ -12,6 +12,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.domain_events import PolicyApplied
 from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge
+from job_queue.domain.fleet.sites import HomeSite
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Policy
@@ -99,7 +100,8 @@ class PolicyService:
     def _apply(
         self, document: object, version: int, caller: str, *, force: bool, restored: int | None = None
     ) -> tuple[AppliedPolicy, list[str]]:
-        text, policy = read_policy(document, self._policies.max_capacity, may_share=self._policies.may_share)
+        known = self._policies
+        text, policy = read_policy(document, known.max_capacity, may_share=known.may_share, home=known.home)
         if self.current().version != version:
             raise _stale(version)
         found = list(conflicts(self._read_cluster(), policy))
@@ -113,17 +115,20 @@ class PolicyService:
         return self.current(), [conflict.message for conflict in found]
 
 
-def read_policy(document: object, max_capacity: int | None, *, may_share: bool = True) -> tuple[str, Policy]:
+def read_policy(
+    document: object, max_capacity: int | None, *, may_share: bool = True, home: HomeSite | None = None
+) -> tuple[str, Policy]:
     """Validate a policy. Return its text, as it is stored, and the parsed policy.
 
     :param max_capacity: maximum instances of all pools together; None: no maximum.
     :param may_share: whether jobs may share instances of its pools.
+    :param home: the region and account of the stack; None: not known.
     :raises InvalidRequest, TooLarge: the policy is invalid.
     """
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MAX_POLICY_BYTES:
         raise TooLarge(f"The policy takes {len(text):,} bytes; the queue stores at most {MAX_POLICY_BYTES:,}.")
-    return text, parse_policy(document, max_capacity, may_share=may_share)
+    return text, parse_policy(document, max_capacity, may_share=may_share, home=home)
 
 
 def _stale(version: int) -> StalePolicy:

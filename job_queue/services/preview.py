@@ -188,7 +188,7 @@ def _with_capacity(applied: AppliedPolicy, capacity: Mapping[str, int]) -> dict[
 def _policy_issues(document: object, policies: Policies) -> Iterator[str]:
     """Yield the reasons why a policy would be refused."""
     try:
-        parse_policy(document, policies.max_capacity, may_share=policies.may_share)
+        parse_policy(document, policies.max_capacity, may_share=policies.may_share, home=policies.home)
     except InvalidRequest as error:
         yield from (issue.message for issue in error.issues)
 

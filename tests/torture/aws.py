@@ -324,6 +324,10 @@ class SimulatedSageMaker(FakeTraining):
         """Return when a training job was created, in epoch seconds on the clock of its site."""
         return self.created[name] + (self.clock_ahead if self.jobs[name].site else 0.0)
 
+    def reported_warm_until(self, name: str) -> float:
+        """Return until when a warm pool is kept, in epoch seconds on the clock of its site."""
+        return self.warm_pools[name].until + (int(self.clock_ahead) if self.jobs[name].site else 0)
+
     def alive_names(self) -> list[str]:
         return [name for name, job in self.jobs.items() if not job.ended]
 

@@ -261,7 +261,7 @@ class Invariants:
     def _check_launches(self, now: float) -> None:
         if (blocked := self._sagemaker.blocked) is not None:
             self._sagemaker.blocked = None
-            warm = self._sagemaker.warm_names()
+            warm = [name for name in self._sagemaker.warm_names() if self._sagemaker.reported_warm_until(name) > now]
             theirs = [name for name in self._sagemaker.alive_names() if name in self._sagemaker.theirs]
             row = self.row(blocked.rpartition("-qstamp-")[0]) or {}
             # Who starts whenever they like may do so after a launch was decided that is still being asked for.

@@ -1,5 +1,7 @@
 """Read SageMaker's list of training jobs, a bounded number of pages at a time: first new jobs, then a sweep."""
 
+from collections.abc import Callable
+
 from job_queue.adapters.lookups.training_list import ListedJob, TrainingJobList
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
@@ -9,11 +11,18 @@ from job_queue.domain.fleet.sites import Site, key_of
 MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
 
 
-def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float, site: Site | None = None) -> Walk:
+def survey(
+    training_jobs: TrainingJobList,
+    listing: ListingProgress,
+    now: float,
+    may_go_on: Callable[[], bool],
+    site: Site | None = None,
+) -> Walk:
     """Walk from the newest training job to the known part, then continue the sweep until the pages are used up.
 
     The walk has the keys of the training jobs.
 
+    :param may_go_on: called after each page. If False, the next walk continues from there.
     :param site: the site whose list it is; None: the home site.
     :raises Unavailable: SageMaker did not return a page of the first part.
     """
@@ -24,15 +33,15 @@ def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float,
         _enter(walk, page, sweep=False)
         if page and page[-1].created < listing.bottom:
             break
-        if not left:
+        if not left or not may_go_on():
             walk.newest_down_to = page[-1].created if page else now
             return walk
-    if listing.sweeps and left:
-        _sweep(training_jobs, walk, left)
+    if listing.sweeps and left and may_go_on():
+        _sweep(training_jobs, walk, left, may_go_on)
     return walk
 
 
-def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
+def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int, may_go_on: Callable[[], bool]) -> None:
     floor = walk.listing.floor
     try:
         for page in training_jobs.newest_first(before=walk.listing.since):
@@ -40,7 +49,7 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
             _enter(walk, page, sweep=True)
             if page:
                 walk.swept_down_to = page[-1].created
-            if not left or (page and page[-1].created < floor):
+            if not left or not may_go_on() or (page and page[-1].created < floor):
                 return
     except Unavailable as error:
         log.warning("sweep interrupted", why=error.message)  # the next walk continues here

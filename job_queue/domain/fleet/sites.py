@@ -36,6 +36,28 @@ class Site:
         return f"{region} of account {account}" if account else region
 
 
+@dataclass(frozen=True, slots=True)
+class HomeSite:
+    """The region and account of the queue's stack."""
+
+    region: str
+    account: str
+
+    @classmethod
+    def of_function(cls, arn: str) -> "HomeSite | None":
+        """Return the region and account in a function's ARN; None if it has none."""
+        parts = arn.split(":")
+        return cls(parts[3], parts[4]) if len(parts) > 4 else None
+
+    def is_at(self, site: Site) -> bool:
+        """Return whether a site is the home site under another name."""
+        return self.place_of(site) == (self.region, self.account)
+
+    def place_of(self, site: Site) -> tuple[str, str]:
+        """Return the region and account of a site, which has several names if it shares one of them with the stack."""
+        return site.region or self.region, site.account or self.account
+
+
 def key_of(name: str, site: Site | None) -> str:
     """Return the key of a training job: its name, and its site unless that is the home site."""
     return f"{name}{_SEPARATOR}{site.key}" if site else name

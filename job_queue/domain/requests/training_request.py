@@ -118,13 +118,14 @@ class TrainingJobFields(Struct, frozen=True, rename="pascal"):
         None means that the job uses no warm pool, and leaves none.
 
         Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags, which
-        are the same in all launches of the queue.
+        are the same in all launches of the queue. A role counts without its account: a training job has a role of its
+        own account, so a job that runs in another account has the role of that name there.
         """
         if self.resources.instance_groups or self.spot:
             return None
         network = self.vpc_config or Network()
         criteria = (
-            self.role,
+            self.role.rpartition(":")[2],
             self.resources.volume_size or 0,
             self.resources.volume_kms_key_id or "",
             sorted(network.subnets),

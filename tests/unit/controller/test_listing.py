@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.adapters.lookups.training_list import PAGE
+from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.controller.fleet.survey import MOST_PAGES
-from job_queue.controller.reconciler import MOST_DESCRIBED
+from job_queue.controller.reconciler import MOST_DESCRIBED, WALK_SECONDS
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import (
     DAY_SECONDS,
@@ -152,6 +152,26 @@ def test_a_sweep_that_is_interrupted_goes_on_where_it_was() -> None:
     queue.training.page = page  # type: ignore[method-assign]
     while not counted(queue):
         queue.tick()
+
+
+@pytest.mark.parametrize("seconds", [1.2, 4.9])
+def test_a_slow_list_is_read_in_parts_and_delays_no_cycle(seconds: float) -> None:
+    queue = Harness(slots=3)
+    has_ended(queue, 2000, every=300)
+    runs_outside(queue, "theirs", age=1900 * 300)
+    page = queue.training.page
+
+    def slow(names: list[str]) -> list[ListedJob]:
+        queue.now += seconds
+        return page(names)
+
+    queue.training.page = slow  # type: ignore[method-assign]
+    while not counted(queue):
+        began = queue.now
+        queue.controller.tick(queue.invocation())
+        assert queue.now - began < WALK_SECONDS + seconds + 5
+        queue.now += 60
+        assert queue.now < NOW + 1800, "each walk makes progress"
 
 
 def test_walks_that_run_side_by_side_claim_nothing_that_is_not_so() -> None:

@@ -10,7 +10,7 @@ from job_queue.adapters.records.claimed_places import LOCK_SECONDS
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import Conflict, InvalidRequest
-from job_queue.domain.fleet.sites import Origin, Site, name_in
+from job_queue.domain.fleet.sites import HomeSite, Origin, Site, name_in
 from job_queue.domain.policy import unusable_pools
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
@@ -298,6 +298,20 @@ def test_a_request_that_the_other_site_refuses_is_not_wrong_at_home() -> None:
     assert not queue.repository.metadata().capacity_backoffs, "the next job may be launched there"
 
 
+@pytest.mark.parametrize("role", [None, ROLE_OF_LAB])
+def test_a_job_starts_on_the_warm_pool_of_another_one_there(role: str | None) -> None:
+    queue = a_queue(0, 1, role=role)
+    there = ohio_of(queue, Site("us-east-2", role))
+    kept = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "KeepAlivePeriodInSeconds": 600}
+    queue.submit("job1", ResourceConfig=kept)
+    there.end("job1-qstamp-1")
+    queue.tick()
+    assert [job.name for job in queue.repository.external() if job.warm]
+    queue.submit("job2")
+    assert queue.state("job2") == "running"
+    assert there.reused == {"job1-qstamp-1": "job2-qstamp-1"}
+
+
 def test_an_external_job_there_takes_no_slot_of_a_pool_at_home_that_has_the_name_of_its_type() -> None:
     other = "ml.g5.xlarge"
     policy = a_policy()
@@ -459,6 +473,33 @@ def test_two_roles_in_one_account_and_region_are_refused() -> None:
     policy["pools"].append({**policy["pools"][1], "name": "more", "role": ROLE_OF_LAB + "-2"})
     with pytest.raises(InvalidRequest, match="more has another role than the other pools of us-east-2 of account 2"):
         parse_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("pool", "fault"),
+    [
+        ({"region": "us-east-1"}, "ohio is in the queue's own region and account: leave out"),
+        ({"role": f"arn:aws:iam::{ACCOUNT}:role/satellite"}, "ohio is in the queue's own region and account"),
+        ({"region": "us-east-1", "role": f"arn:aws:iam::{ACCOUNT}:role/satellite"}, "own region and account"),
+        (
+            {"region": "eu-west-1", "role": f"arn:aws:iam::{ACCOUNT}:role/satellite"},
+            "ireland is in the same region and account as ohio",
+        ),
+        ({"region": "us-east-2", "role": f"arn:aws:iam::{ACCOUNT}:role/satellite"}, None),
+        ({"role": "arn:aws:iam::222222222222:role/satellite"}, None),
+    ],
+)
+def test_a_site_has_one_name(pool: dict[str, Any], fault: str | None) -> None:
+    policy, home = a_policy(), HomeSite("us-east-1", ACCOUNT)
+    del policy["pools"][1]["region"]
+    policy["pools"][1] |= pool
+    policy["pools"].append({"name": "ireland", "instance_type": P5, "capacity": 1, "region": "eu-west-1"})
+    parse_policy(policy)  # without a queue, nobody knows
+    if fault is None:
+        parse_policy(policy, home=home)
+        return
+    with pytest.raises(InvalidRequest, match=fault):
+        parse_policy(policy, home=home)
 
 
 def test_projects_may_not_map_two_buckets_to_one() -> None:
