@@ -10,6 +10,7 @@ from job_queue.adapters.records.failed_gpu_records import FAILED_GPUS
 from job_queue.adapters.records.failure_notices import NOTICES
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
 from job_queue.adapters.records.published_plan import PUBLISHED
+from job_queue.domain.fleet.sites import name_in
 from job_queue.domain.job import Job
 from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -251,7 +252,7 @@ class Ending:
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")
         for_nothing = overdue & self._overdue()
         require(not for_nothing, WAITS_FOR_NOTHING, f"{sorted(for_nothing)}")
-        left = could_start & self._due()
+        left = (could_start & self._due()) - self._tried_lately()
         require(
             not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
         )
@@ -309,6 +310,11 @@ class Ending:
         due = {start.job for start in plan.starts} | {it.job for it in plan.allocations}
         due |= {it.members[0] for it in plan.launches} | {eviction.claimant for eviction in plan.evictions}
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
+
+    def _tried_lately(self) -> set[str]:
+        """Jobs that SageMaker has refused in the last two ticks, as it does during quota lag: nobody has left them."""
+        since, refusals = self._world.now - 2 * TICK_SECONDS, self._world.sagemaker.refusals
+        return {name_in(name).rpartition("-qstamp-")[0] for name, times in refusals.items() if times[-1] > since}
 
     def _check_nothing_is_left(self) -> None:
         kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS, PUBLISHED, NOTICES, FAILED_GPUS)  # bounded by themselves
