@@ -15,7 +15,7 @@ from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, PROOF_TAG, QUEUE_NAME, 
 from tests.jobs import a_request
 from tests.torture.actors import ENDS, Actors
 from tests.torture.aws import JOBS, launched_in, site_in
-from tests.torture.setups import KEPT
+from tests.torture.setups import BUCKETS, KEPT, OTHER_REGION
 from tests.torture.world import World
 
 MOST_ALIVE = 3  # training jobs of theirs at a time
@@ -36,6 +36,7 @@ class Adversary:
         self._rng = rng
         self._began = 0
         self._submitted: list[str] = []
+        self._folders = random.Random(f"folders {rng.getstate()[1][:4]}")  # of its own, as for the setups of walks
         self._kept: dict[str, bytes] = {}  # by key, what they have read of mailboxes
 
     def act(self) -> None:
@@ -199,6 +200,10 @@ class Adversary:
         if setup.shared:  # members of carriers of their own, on which they can read and write
             more |= self._actors.share(resources, tags)
             tags["priority"] = str(rng.randint(0, 3))
+        if setup.regions and (live := self._actors.unfinished()) and self._folders.random() < 0.5:
+            # the folder of somebody's job, as it is called in the other region
+            folder = f"s3://{BUCKETS[OTHER_REGION]}/checkpoints/{self._folders.choice(live)}"
+            more |= {"CheckpointConfig": {"S3Uri": folder}}
         self._actors.submit_job(name, resources, tags, owner=EVIL, **more)
         if not setup.shared or rng.random() < 0.3:
             self._actors.change_job(name, {"held": True})

@@ -23,6 +23,7 @@ from tests.torture.setups import BUCKETS, MOST_PREEMPTIONS, OTHER_REGION, REPLIC
 if TYPE_CHECKING:
     from tests.torture.members import SimulatedCarriers
 
+ACTIVE_STATES = ("starting", "running", "stopping")
 MOST_REFUSALS = 12  # of an attempt in a minute, throttled calls not counted
 POLICY = (LINES, "control", "policy")
 DAY = 24 * 3600
@@ -288,6 +289,7 @@ class Invariants:
                 continue
             since = epoch(row["stateSince"])
             self._check_promise(name, since)
+            self._check_folder(name, row["owner"])
 
     def _check_quota_lag(self, where: tuple[str, ...], now: float) -> None:
         """Where SageMaker has refused launches for quota lag only, the next try is not far off."""
@@ -316,7 +318,7 @@ class Invariants:
                 continue
             created = self._sagemaker.reported_creation(name)
             heard = epoch(row["started"]) if row.get("started") and row["jobState"] != "starting" else now
-            if row["jobState"] in ("starting", "running", "stopping") and created <= heard + CLOCK_SECONDS + 1:
+            if row["jobState"] in ACTIVE_STATES and created <= heard + CLOCK_SECONDS + 1:
                 self.confused[name] = row["submission"]
 
     def _may_stop(self, name: str, now: float, *, late: bool) -> bool:
@@ -336,6 +338,19 @@ class Invariants:
         ended = [it["started"] or it["ended"] for it in row.get("attempts", ()) if launched_in(it) == name]
         may_be_own = may_be_own or any(created <= epoch(it) + CLOCK_SECONDS for it in ended)
         return late or not knows or may_be_own or self.confused.get(name) == row.get("submission", "")
+
+    def _check_folder(self, launched: str, owner: str) -> None:
+        """A job writes its checkpoints where no job of another owner does, whichever bucket its request names."""
+        folder = self._folder(launched)
+        for name in self._sagemaker.alive_launches() if folder else ():
+            row = self.row(self._sagemaker.launches[name].job) or {}
+            if row.get("owner") in (None, owner) or launched_in(row) != name or self._folder(name) != folder:
+                continue
+            require(row["jobState"] not in ACTIVE_STATES, "a folder has one owner", f"{launched} and {name}: {folder}")
+
+    def _folder(self, name: str) -> str | None:
+        address: str | None = self._sagemaker.requests[name].get("CheckpointConfig", {}).get("S3Uri")
+        return address
 
     def _check_promise(self, launched: str, since: float) -> None:
         """A launch that was decided then has room beside all that the queue has known of for long."""

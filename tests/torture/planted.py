@@ -673,6 +673,11 @@ def _silence_not_noted() -> list[Slip]:
     return [("job_queue.controller.reconciler.at_silent_site", lambda *_: ())]
 
 
+def _folder_with_two_names() -> list[Slip]:
+    """A folder is another place in the bucket of another region, as if no job wrote to it under that name."""
+    return [("job_queue.services.submission.in_each_bucket", lambda place, _: (place,))]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -771,6 +776,7 @@ BUGS = {
     "resumes-anywhere": Bug(_resumes_anywhere, (10,), kind=Kind.REGIONS),
     "external-in-the-wrong-region": Bug(_external_in_the_wrong_region, (4,), kind=Kind.REGIONS),
     "silence-not-noted": Bug(_silence_not_noted, (20750,), kind=Kind.REGIONS),
+    "folder-with-two-names": Bug(_folder_with_two_names, (12,), kind=Kind.REGIONS),
 }
 
 

@@ -100,8 +100,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_seventy_four_bugs_are_planted() -> None:
-    assert len(BUGS) == 74
+def test_seventy_five_bugs_are_planted() -> None:
+    assert len(BUGS) == 75
 
 
 def test_a_violation_replays_exactly() -> None:
