@@ -301,7 +301,7 @@ class SimulatedSageMaker(FakeTraining):
         name = key_of(name, site)
         call = Call("describe", name, partial(self.known, name), _no_answer, _no_answer, site_in(name))
         found: TrainingJob | None = self._ask(call)
-        return _with_times_of(found, self.clock_ahead) if found and site else found
+        return _with_times_of(found, self._ahead_at(site)) if found and site else found
 
     def release(self, name: str, site: Site | None = None) -> bool:
         may_not, name = lambda fault: fault is not Fault.DENIED and _no_answer(), key_of(name, site)
@@ -310,7 +310,7 @@ class SimulatedSageMaker(FakeTraining):
         return asked
 
     def newest_first(self, before: int | None = None, site: Site | None = None) -> Iterator[list[ListedJob]]:
-        where, ahead = (site.key, self.clock_ahead) if site else ("", 0.0)
+        where, ahead = site.key if site else "", self._ahead_at(site)
 
         def newest() -> list[ListedJob]:
             listed = next(FakeTraining.newest_first(self, None if before is None else before - int(ahead)))
@@ -322,11 +322,15 @@ class SimulatedSageMaker(FakeTraining):
 
     def reported_creation(self, name: str) -> float:
         """Return when a training job was created, in epoch seconds on the clock of its site."""
-        return self.created[name] + (self.clock_ahead if self.jobs[name].site else 0.0)
+        return self.created[name] + self._ahead_at(self.jobs[name].site)
 
     def reported_warm_until(self, name: str) -> float:
         """Return until when a warm pool is kept, in epoch seconds on the clock of its site."""
-        return self.warm_pools[name].until + (int(self.clock_ahead) if self.jobs[name].site else 0)
+        return self.warm_pools[name].until + int(self._ahead_at(self.jobs[name].site))
+
+    def _ahead_at(self, site: Site | None) -> float:
+        """Return the seconds that the clock of a site is ahead of the queue's."""
+        return self.clock_ahead if site else 0.0
 
     def alive_names(self) -> list[str]:
         return [name for name, job in self.jobs.items() if not job.ended]
@@ -353,7 +357,7 @@ class SimulatedSageMaker(FakeTraining):
         if site is None:
             return event
         place = {"TrainingJobName": self.jobs[name].name, PLACE: (site.account, site.region)}
-        return {**event, **place, **_event_times(event, round(self.clock_ahead * 1000))}
+        return {**event, **place, **_event_times(event, round(self._ahead_at(site) * 1000))}
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         super().end(name, status, secondary, failure)
@@ -368,7 +372,7 @@ class SimulatedSageMaker(FakeTraining):
     def progress(self, name: str, secondary: str) -> None:
         super().progress(name, secondary)
         if name in self.launches and name not in self.theirs:
-            at = (self.jobs[name].modified or 0) + (self.clock_ahead if self.jobs[name].site else 0)
+            at = (self.jobs[name].modified or 0) + self._ahead_at(self.jobs[name].site)
             self.stages.setdefault(name, []).append((round(at * 1000), secondary))
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:

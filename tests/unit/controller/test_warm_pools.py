@@ -11,7 +11,7 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, traini
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_matching import warm_slots
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
-from job_queue.domain.job import ExternalTrainingJob, Job, WarmPool
+from job_queue.domain.job import ExternalTrainingJob, WarmPool
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -153,25 +153,28 @@ def test_a_warm_pool_in_the_way_is_released_before_the_launch() -> None:
     assert queue.training.in_use() == 1
 
 
-def ends_after_external_read(queue: Harness, name: str, *how: str) -> None:
-    """Let an attempt end, and its event arrive, after the next read of the external jobs."""
-    read = queue.repository.external
+def ends_beside(queue: Harness, kind: str, name: str, *how: str, first: bool = False) -> None:
+    """Let an attempt end, and its event arrive, after the next read of this kind of jobs.
 
-    def ends_afterwards() -> list[ExternalTrainingJob]:
-        found = read()
-        queue.repository.external = read  # type: ignore[method-assign]
+    :param first: before that read.
+    """
+    read = getattr(queue.repository, kind)
+
+    def reads() -> Any:
+        setattr(queue.repository, kind, read)
+        found = None if first else read()
         queue.training.end(name, *how)
         queue.controller.reconciler.handle_event(queue.training.event(name))
-        return found
+        return read() if first else found
 
-    queue.repository.external = ends_afterwards  # type: ignore[method-assign]
+    setattr(queue.repository, kind, reads)
 
 
 def test_an_attempt_that_ends_between_the_reads_is_counted_by_its_job_or_by_its_warm_pool() -> None:
     queue = a_queue(of=LastFirst)
     queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
     queue.accept("next", 1, EnableNetworkIsolation=True)
-    ends_after_external_read(queue, "first-qstamp-1")
+    ends_beside(queue, "external", "first-qstamp-1")
     queue.wake()
     queue.wake()  # as whoever brought the news does
     calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
@@ -184,7 +187,7 @@ def test_a_job_that_returns_to_its_waiting_queue_between_the_reads_keeps_its_slo
     queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
     queue.submit("next", 2, EnableNetworkIsolation=True)
     assert queue.state("first") == "stopping"
-    ends_after_external_read(queue, "first-qstamp-1", "Stopped")
+    ends_beside(queue, "external", "first-qstamp-1", "Stopped")
     queue.wake()
     assert queue.state("first") == "preempted"
     queue.wake()
@@ -216,15 +219,7 @@ def test_a_job_that_returns_to_its_waiting_queue_after_that_was_read_is_missed_b
     queue.submit("high", 9)
     queue.change("high", requeue=True)
     queue.accept("low", 1, EnableNetworkIsolation=True)
-    read = queue.repository.active
-
-    def ends_before() -> list[Job]:
-        queue.repository.active = read  # type: ignore[method-assign]
-        queue.training.end("high-qstamp-1", "Stopped")
-        queue.controller.reconciler.handle_event(queue.training.event("high-qstamp-1"))
-        return read()
-
-    queue.repository.active = ends_before  # type: ignore[method-assign]
+    ends_beside(queue, "active", "high-qstamp-1", "Stopped", first=True)
     queue.wake()
     assert queue.states() == {"high": "running", "low": "pending"}
 
