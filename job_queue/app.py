@@ -35,7 +35,7 @@ from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
-from job_queue.domain.fleet.sites import HOME, HomeSite, Origin, Site
+from job_queue.domain.fleet.sites import HomeSite, Origin, Site
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
@@ -183,11 +183,13 @@ class App:
         self._policies.home = HomeSite.of_function(context.invoked_function_arn)
         return self._api.resolve(event, context)
 
-    def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext, origin: Origin = HOME) -> None:
+    def training_job_changed(
+        self, detail: Mapping[str, Any], context: LambdaContext, origin: Origin | None = None
+    ) -> None:
         """Apply an event of SageMaker. Run a cycle if the event may have made something new possible.
 
         :param detail: the detail of SageMaker's event "Training Job State Change".
-        :param origin: the account and region of the event.
+        :param origin: the region and account of the event; None: those of the stack.
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation, origin)

@@ -321,11 +321,12 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     return detail if _are_fit(detail) else needed
 
 
-def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin:
-    """Return the account and region of an event, and those of the function."""
+def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin | None:
+    """Return the region and account of an event; None if the function's own are not known."""
     home = HomeSite.of_function(function_arn)
-    region, account = (home.region, home.account) if home else (None, None)
-    return Origin(event.get("account", account), event.get("region", region), account, region)
+    if home is None:
+        return None
+    return Origin(event.get("region", home.region), event.get("account", home.account), home)
 
 
 def _are_fit(fields: Mapping[str, object]) -> bool:

@@ -37,7 +37,7 @@ from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.sites import HOME, Origin, Site, site_of_event
+from job_queue.domain.fleet.sites import Origin, Site, site_of_event
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -126,15 +126,15 @@ class Controller(ControllerPart):
         self,
         detail: Mapping[str, Any],
         invocation: Invocation,
-        origin: Origin = HOME,
+        origin: Origin | None = None,
     ) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now.
 
-        :param origin: the account and region of the event. An event from elsewhere than the home site and the sites of
-            the policy's pools is ignored.
+        :param origin: the region and account of the event; None: those of the stack. An event from elsewhere than the
+            home site and the sites of the policy's pools is ignored.
         """
         metadata, known, site = None, None, None
-        if not origin.is_home:
+        if origin and not origin.is_home:
             metadata = self._repository.metadata()
             site = site_of_event(self._policies.of(metadata.policy).policy, origin)
             if site is None:

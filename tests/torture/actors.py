@@ -12,7 +12,7 @@ from job_queue.controller.cycle import Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Refused, Unavailable
 from job_queue.domain.expectations.hangs import MOST_HANGS, may_hang
-from job_queue.domain.fleet.sites import Origin, key_of
+from job_queue.domain.fleet.sites import HomeSite, Origin, key_of
 from job_queue.domain.job import iso
 from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
@@ -463,7 +463,7 @@ class Actors:
             return self.deliver_report(detail["carrier"], detail["attempt"])
 
         place = detail.get(PLACE, (None, None))
-        origin = Origin(place[0] or ACCOUNT, place[1] or REGION, ACCOUNT, REGION)
+        origin = Origin(place[1] or REGION, place[0] or ACCOUNT, HomeSite(REGION, ACCOUNT))
         reported = {name: value for name, value in detail.items() if name != PLACE}
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:

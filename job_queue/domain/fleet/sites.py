@@ -51,7 +51,7 @@ class HomeSite:
 
     def is_at(self, site: Site) -> bool:
         """Return whether a site is the home site under another name."""
-        return self.place_of(site) == (self.region, self.account)
+        return self.place_of(site) == self.place_of(Site())
 
     def place_of(self, site: Site) -> tuple[str, str]:
         """Return the region and account of a site, which has several names if it shares one of them with the stack."""
@@ -106,27 +106,22 @@ def sites_of(policy: Policy, others: Iterable[Site | None] = ()) -> tuple[Site, 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The account and region of an event, and those of the queue's stack; None: not known."""
+    """The region and account of an event, and those of the queue's stack."""
 
-    account: str | None = None
-    region: str | None = None
-    home_account: str | None = None
-    home_region: str | None = None
+    region: str
+    account: str
+    home: HomeSite
 
     @property
     def is_home(self) -> bool:
-        """Whether the event is of the home site. An event without account or region is."""
-        here = (self.home_account, self.home_region)
-        return (self.account or self.home_account, self.region or self.home_region) == here
+        """Whether the event is of the home site."""
+        return self.is_at(Site())
 
-
-HOME = Origin()
+    def is_at(self, site: Site) -> bool:
+        """Return whether the event is of a site."""
+        return (self.region, self.account) == self.home.place_of(site)
 
 
 def site_of_event(policy: Policy, origin: Origin) -> Site | None:
     """Return the site of the policy's pools from which an event comes, or None if no pool is there."""
-    place = (origin.account, origin.region)
-    sites = sites_of(policy)
-    return next(
-        (it for it in sites if (it.account or origin.home_account, it.region or origin.home_region) == place), None
-    )
+    return next((site for site in sites_of(policy) if origin.is_at(site)), None)

@@ -47,7 +47,7 @@ def ohio_of(queue: Harness, site: Site = OHIO) -> FakeTraining:
 
 
 def origin(account: str | None, region: str | None) -> Origin:
-    return Origin(account or ACCOUNT, region or "us-east-1", ACCOUNT, "us-east-1")
+    return Origin(region or "us-east-1", account or ACCOUNT, HomeSite("us-east-1", ACCOUNT))
 
 
 def event(queue: Harness, attempt: str, site: Site = OHIO) -> None:
