@@ -110,21 +110,25 @@ class Admission:
             in_entitlement = [need for need in in_project_entitlement if self._within_entitlement(candidate, need)]
         # `in_quota` and `in_project_entitlement` contain alternatives beyond the entitlement. The migration of jobs of
         # the project, or reclaim inside the department, may bring these alternatives within the entitlement.
+        may_migrate = self._migration.is_possible()
+        if not in_project_entitlement and not may_migrate:
+            return False
         free_slots = in_entitlement
         in_quota = candidate.not_refused(in_quota)
         in_project_entitlement = candidate.not_refused(in_project_entitlement)
         in_entitlement = candidate.not_refused(in_entitlement)
         may_preempt = self._may_preempt(candidate)
+        takes_from_lower = self._state.may_take_from_lower(candidate)
         self._claims.clear()
         return self._try(
             candidate,
             (self._start_on_free_slots, self._prefer_unclaimed(candidate, free_slots)),
-            (self._start_on_a_transferred_reservation, free_slots),
-            (self._withdraw_lower_starts, free_slots),
+            (self._start_on_a_transferred_reservation, free_slots if takes_from_lower else []),
+            (self._withdraw_lower_starts, free_slots if takes_from_lower else []),
             (self._wait_for_stopping, in_entitlement),
-            (self._wait_on_a_transferred_reservation, in_entitlement),
-            (partial(self._evict, self._migration.search), in_quota),
-            (partial(self._evict, preemption.reclaim), in_project_entitlement),
+            (self._wait_on_a_transferred_reservation, in_entitlement if takes_from_lower else []),
+            (partial(self._evict, self._migration.search), in_quota if may_migrate else []),
+            (self._reclaim, in_project_entitlement),
             (partial(self._evict, preemption.preempt), in_entitlement if may_preempt else []),
             (partial(self._evict, preemption.preempt_and_reclaim), in_project_entitlement if may_preempt else []),
             (self._wait_for_launches, in_entitlement),
@@ -167,38 +171,43 @@ class Admission:
 
     def _lower_priority_slots(self, candidate: Candidate, need: Slots) -> Slots:
         """Return the slots in these pools that the job may take from jobs of lower priority in its project."""
-        state, freed = self._state, {}
+        state = self._state
         if candidate.job.left_idle:
             return NOTHING
-        starts, holders = state.withdrawable(candidate), state.lower_priority_holders(candidate)
-        taken = self._total_reserved(holders) if holders else NOTHING
-        for pool in need:
-            active = state.victims.slots_below(candidate.project, candidate.rank, pool)
-            freed[pool] = active + sum(start.slots.get(pool, 0) for start in starts) + taken.get(pool, 0)
-        return above_zero(freed)
+        planned: Counter[str] = Counter()  # slots of starts and reservations of this plan
+        if state.may_take_from_lower(candidate):
+            planned = self._total_reserved(state.lower_priority_holders(candidate))
+            for start in state.withdrawable(candidate):
+                planned.update(start.slots)
+        below = state.victims.slots_below
+        return above_zero({pool: planned[pool] + below(candidate.project, candidate.rank, pool) for pool in need})
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """Return whether the job may preempt jobs of lower priority.
+        """Return whether the job may preempt jobs of lower priority, and its project has such jobs in its pools.
 
         A job that was evicted because its GPUs were idle may not preempt. In the first phase, a job may not preempt
         either if an earlier job of its project with a higher priority was not admitted.
         """
-        project, rank = candidate.job.project, candidate.rank
+        state, rank = self._state, candidate.rank
         if candidate.job.left_idle:
             return False
-        return not self._first or self._passed_over.get(project, rank) <= rank
+        if self._first and self._passed_over.get(candidate.job.project, rank) > rank:
+            return False
+        below = state.victims.slots_below
+        return state.may_take_from_lower(candidate) or any(
+            below(candidate.project, rank, pool) for pool in candidate.pools
+        )
 
     # --- strategies: free slots -------------------------------------------------------------------------
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
         """Start the job if its slots are free, or are in backfill windows that the job may pass."""
         state = self._state
-        if not state.within_limits(candidate, need):
+        free = state.is_free(candidate, need)
+        if not free and not (state.windows and state.is_free(candidate, need, include_windows=True)):
             return False
-        if not state.is_free(candidate, need):
-            in_windows = state.windows and state.is_free(candidate, need, include_windows=True)
-            if not in_windows or not self._windows.may_pass(candidate, need):
-                return False
+        if not state.within_limits(candidate, need) or not (free or self._windows.may_pass(candidate, need)):
+            return False
         return self._start(candidate, need)
 
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
@@ -254,6 +263,8 @@ class Admission:
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
         """Reserve free slots and slots being freed, if together they suffice for the job."""
         state = self._state
+        if any(count > state.available_soon(pool, candidate.name) for pool, count in need.items()):
+            return False  # faster than the other checks
         if not state.fits(candidate, need, Bound.LIMIT):
             return False
         if any(count > self._available_soon(candidate, need, pool) for pool, count in need.items()):
@@ -311,6 +322,11 @@ class Admission:
         state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
         state.add_surplus(before)
         return True
+
+    def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
+        if not self._state.fits(candidate, need, Bound.ENTITLEMENT, project_only=True):
+            return False  # faster than the search, which begins with the same check
+        return self._evict(preemption.reclaim, candidate, need)
 
     def _claim_for_evictions(self, candidate: Candidate, need: Slots) -> SlotClaim:
         for other, claim in self._claims:
@@ -395,7 +411,7 @@ class Admission:
                 holders = others
         return holders
 
-    def _total_reserved(self, holders: Sequence[Candidate]) -> Slots:
+    def _total_reserved(self, holders: Sequence[Candidate]) -> Counter[str]:
         total: Counter[str] = Counter()
         for holder in holders:
             total.update(self._state.reserved_for(holder))

@@ -160,7 +160,7 @@ def find_candidates(
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
         patient = waits_long and not job.on_free_slots_only  # no slots stay idle for a job that SageMaker refuses
-        demand, pools = demands.demand_and_pools(alternatives)
+        demand, pools = demands.number_and_pools(alternatives)
         refused_before = (
             alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
         )
@@ -204,7 +204,8 @@ class _Demands:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._fitting: dict[tuple[int, _Items], tuple[Slots, ...] | WaitReason] = {}  # by pools and alternatives
-        self._hashable: dict[_Items, tuple[_Items, frozenset[str]]] = {}
+        self._numbers: dict[_Items, int] = {}  # by alternatives with sorted pools
+        self._known: dict[_Items, tuple[int, frozenset[str]]] = {}
 
     def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
         """Return the alternatives that would fit into the empty pools, or the reason why there are none.
@@ -218,13 +219,14 @@ class _Demands:
             self._fitting[key] = fitting or (WaitReason.NEVER_FITS if known else WaitReason.NO_SUCH_POOL)
         return self._fitting[key]
 
-    def demand_and_pools(self, alternatives: Sequence[Slots]) -> tuple[_Items, frozenset[str]]:
-        """Return alternatives in a hashable form, independent of the order of their pools, and all their pools."""
+    def number_and_pools(self, alternatives: Sequence[Slots]) -> tuple[int, frozenset[str]]:
+        """Return a number that only equal alternatives have, in any order of their pools, and all their pools."""
         key = tuple([tuple(need.items()) for need in alternatives])
-        if key not in self._hashable:
+        if key not in self._known:
             pools = frozenset(pool for need in alternatives for pool in need)
-            self._hashable[key] = tuple(tuple(sorted(need.items())) for need in alternatives), pools
-        return self._hashable[key]
+            equal = tuple(tuple(sorted(need.items())) for need in alternatives)
+            self._known[key] = self._numbers.setdefault(equal, len(self._numbers)), pools
+        return self._known[key]
 
 
 def _within_owner_limit(
@@ -450,9 +452,9 @@ def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
     return job.preemptible or (job.max_runtime is not None and snapshot.now + job.max_runtime <= calendar.closes)
 
 
-def _add_request(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
-    largest: dict[str, int] = {}
-    for need in alternatives:
+def _add_request(asked: Counter[str], alternatives: Sequence[Slots]) -> None:
+    largest = dict(alternatives[0]) if alternatives else {}
+    for need in alternatives[1:]:
         for pool, count in need.items():
             largest[pool] = max(count, largest.get(pool, 0))
     for pool, count in largest.items():

@@ -261,12 +261,16 @@ class ServingOrder:
         self._current: dict[ShareNode, tuple[Deprivation, ShareNode] | None] = {}
         self._heaps: dict[ShareNode | None, list[tuple[Deprivation, ShareNode]]] = defaultdict(list)
 
-    def refresh(self, project: ShareNode) -> None:
-        """Compute a project's key again, after a change of its usage or its next job."""
-        self._push(project, self._next_need(project))
-        if project.parent is not None:
-            child = self._most_deprived(project.parent)
-            self._push(project.parent, None if child is None else self._next_need(child))
+    def refresh(self, projects: Iterable[ShareNode]) -> None:
+        """Compute the keys of projects again, after changes of their usage or their next job."""
+        parents: dict[ShareNode, None] = {}
+        for project in projects:
+            self._push(project, self._next_need(project))
+            if project.parent is not None:
+                parents[project.parent] = None
+        for parent in parents:
+            child = self._most_deprived(parent)
+            self._push(parent, None if child is None else self._next_need(child))
 
     def next(self) -> ShareNode | None:
         """Return the project to serve next, or None if no project has a next job."""

@@ -11,7 +11,7 @@ A job that is served before the holder of a reservation may start on the holder'
 many slots for the holder.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from job_queue.scheduler.candidates import Candidate, Groups
 from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.fair_share import Bound, Counts, ShareNode, ShareTree, fits
 from job_queue.scheduler.model import NOTHING, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
-from job_queue.scheduler.victims import Guarantees, NodeAndPool, Victim, Victims
+from job_queue.scheduler.victims import Guarantees, NodeAndPool, Victim, VictimKey, Victims
 
 
 @dataclass(slots=True)
@@ -60,13 +60,15 @@ class PlanState:
         self._lowest: dict[ShareNode, int] = {}  # project -> a lower bound of the ranks of its reservations and starts
         # The most slots that a project or department may hold. An eviction is not cancelled beyond this bound:
         self._bounds: dict[NodeAndPool, int] = {}
-        self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[Victim]] = defaultdict(list)
+        self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[tuple[VictimKey, Victim]]] = defaultdict(list)
         self.guarantees = Guarantees(snapshot.policy)
         self.free.subtract(snapshot.external)
         for job in snapshot.active:
             stops = job.state is JobState.STOPPING
-            self.free.subtract(job.slots)
-            self.freeing.update(job.slots if stops else NOTHING)
+            for pool, count in job.slots.items():
+                self.free[pool] -= count
+                if stops:
+                    self.freeing[pool] += count
             project = tree.project(job.project)
             self._use(project, job.slots, now=True, later=not stops, preemptible=job.preemptible)
         self._enter_existing_reservations(snapshot, candidates)
@@ -233,7 +235,7 @@ class PlanState:
 
     def lower_priority_holders(self, candidate: Candidate) -> list[Candidate]:
         """Return jobs of lower priority in the project whose reservations this job may take, in waiting order."""
-        if not self._may_take_from_lower(candidate):
+        if not self.may_take_from_lower(candidate):
             return []
         lower = [
             holder
@@ -274,7 +276,7 @@ class PlanState:
             self._reserved_settled.subtract(slots)
         return slots
 
-    def _may_take_from_lower(self, candidate: Candidate) -> bool:
+    def may_take_from_lower(self, candidate: Candidate) -> bool:
         """Return whether the job may preempt, and this plan has given slots to jobs of lower priority in its project.
 
         The result is also True if such jobs have given all these slots back since.
@@ -324,7 +326,7 @@ class PlanState:
         By aging, a job of lower priority may come before this job in waiting order. The start of such a job is
         withdrawn only if it has no guaranteed runtime, because then a later plan would preempt it anyway.
         """
-        if not self._may_take_from_lower(candidate):
+        if not self.may_take_from_lower(candidate):
             return []
         guaranteed = self.guarantees.runtime
         lower = [
@@ -376,7 +378,7 @@ class PlanState:
         self.evicted[victim.name] = Evict(victim.name, claimant.name, rule, idle)
         self.victims.mark_evicted(victim)
         self._release(victim, 1)
-        insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
+        insort(self._evicted_by_size[_size(victim)], (victim.key, victim))
         if target:
             # No other job can take this reservation.
             self._add_reservation(victim.name, victim.project, target)
@@ -406,7 +408,8 @@ class PlanState:
         :param tries: number of victims of each size to look at, or None for all.
         """
         while (victim := self._most_valuable_needless_victim(tries)) is not None:
-            self._evicted_by_size[_size(victim)].remove(victim)
+            alike = self._evicted_by_size[_size(victim)]
+            del alike[bisect_left(alike, (victim.key, victim))]
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
                 self.slots_came_free = True  # the slots that were reserved for the migration are available again
@@ -422,18 +425,21 @@ class PlanState:
 
     def _most_valuable_needless_victim(self, tries: int | None) -> Victim | None:
         best: Victim | None = None
-        available: dict[str, int] = {}
+        available = {pool: self.available_soon(pool) for pool in self.free}
+        if max(available.values(), default=0) <= 0:
+            return None
         for size, victims in self._evicted_by_size.items():
-            for pool, _ in size:
-                if pool not in available:
-                    available[pool] = self.available_soon(pool)
             if victims and all(count <= available[pool] for pool, count in size):
-                for victim in islice(reversed(victims), tries):
-                    if best is not None and victim.key < best.key:
+                bounded: set[ShareNode] = set()  # projects that may not hold so many slots again
+                for key, victim in islice(reversed(victims), tries):
+                    if best is not None and key < best.key:
                         break
+                    if victim.project in bounded:
+                        continue
                     if self._stays_within_bounds(victim):
                         best = victim
                         break
+                    bounded.add(victim.project)
         return best
 
     def _stays_within_bounds(self, victim: Victim) -> bool:

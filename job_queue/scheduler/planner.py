@@ -112,19 +112,17 @@ class _AdmissionLoop:
         self._admission.begin(first=first)
         turns = ServingOrder(self._next_need, lambda node: node.projected)
         state.changed.clear()
-        for node, jobs in waiting.items():
+        for jobs in waiting.values():
             jobs.begin()
-            turns.refresh(node)
+        turns.refresh(waiting)
         while (project := turns.next()) is not None:
             candidate = waiting[project].head()
             assert candidate is not None
             waiting[project].advance(admitted=self._admission.admit(candidate))
             for changed in state.changed:
                 state.victims.refresh(changed)
-                if changed in waiting and changed is not project:
-                    turns.refresh(changed)
+            turns.refresh({project, *(changed for changed in state.changed if changed in waiting)})
             state.changed.clear()
-            turns.refresh(project)
 
     def _next_need(self, project: ShareNode) -> Slots | None:
         head = self._waiting[project].head() if project in self._waiting else None

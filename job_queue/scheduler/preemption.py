@@ -21,7 +21,7 @@ _Target = tuple[tuple[str, int], ...]
 _MoveOption = tuple[Victim, int]  # a job that may migrate to a target, and the position of the target in its demand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SlotClaim:
     """The request of a claimant: all slots of one alternative."""
 
@@ -274,10 +274,16 @@ class _Reclaim:
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
-            lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
-            if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
+            if victim not in self._search.chosen and self._may_lose_others(victim, pool):
                 return victim
         return None
+
+    def _may_lose_others(self, victim: Victim, pool: str) -> bool:
+        """Return whether the victim's project may lose the victim's slots in other pools that the claimant lacks."""
+        for other in victim.slots:
+            if other != pool and self._search.lacking.get(other, 0) > 0 and not self._may_lose(victim.project, other):
+                return False
+        return True
 
     def _may_lose(self, project: ShareNode, pool: str) -> bool:
         """Return whether this project may lose slots of this pool to the claimant."""
@@ -324,6 +330,10 @@ class Migration:
                     for pool in victim.slots:
                         targets = self._groups.setdefault(pool, {})
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
+
+    def is_possible(self) -> bool:
+        """Return whether a job could move, because a pool has free slots."""
+        return bool(self._groups) and any(count > 0 for count in self._state.free.values())
 
     def search(self, claim: SlotClaim) -> VictimSearch | None:
         """Find the jobs that migrate for this claim, no more than needed. Return None if these do not suffice."""

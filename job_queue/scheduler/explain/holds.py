@@ -64,7 +64,8 @@ def explain(
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
     if not waiting:
         return ()
-    waiting.sort(key=order)
+    keys = {candidate.name: candidate.key for candidate in candidates}
+    waiting.sort(key=lambda job: keys.get(job.name) or order(job))
     parts = MessageParts(snapshot, state)
     reasons = _Reasons(snapshot, known, limited, refused, state, parts, spending)
     why = {job.name: _with_unusable_pools(job, *reasons.of(job)) for job in waiting}
@@ -105,14 +106,17 @@ class _JobsLackingSlots:
         self._jobs[pools].append((self._seen, job))
         self._seen += 1
 
-    def wanting(self, pools: Pools) -> Iterator[WaitingJob]:
-        """Return an iterator over the jobs that need one of these pools, in the order in which they were added."""
-        found = [jobs for wanted, jobs in self._jobs.items() if wanted & pools]
-        return (job for _, job in merge(*found, key=itemgetter(0)))
+    def first(self, pools: Pools) -> WaitingJob | None:
+        """Return the first job that was added and needs one of these pools; None if there is none."""
+        firsts = [jobs[0] for wanted, jobs in self._jobs.items() if wanted & pools]
+        return min(firsts, key=itemgetter(0))[1] if firsts else None
 
     def names(self, pools: Pools) -> tuple[str, ...]:
         """Return the names of the first jobs that need one of these pools, at most MAX_AHEAD."""
-        names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), MAX_AHEAD))
+        if pools in self._names:
+            return self._names[pools]
+        found = merge(*(jobs for wanted, jobs in self._jobs.items() if wanted & pools), key=itemgetter(0))
+        names = tuple(job.name for _, job in islice(found, MAX_AHEAD))
         if len(names) == MAX_AHEAD:  # a full list does not change any more
             self._names[pools] = names
         return names
@@ -149,6 +153,7 @@ class _Reasons:
         for node in state.tree.top_nodes:
             self._projected.update(node.projected)
         self._needs = cache(self._needs_of)
+        self._aside = cache(self._aside_of)
 
     def of(self, job: WaitingJob) -> tuple[WaitReason, str]:
         """Return the reason and the message for this job."""
@@ -164,7 +169,7 @@ class _Reasons:
             return WaitReason.GROUP_LIMIT, self._parts.group(self._limited[job.name])
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
-        first = next(ahead.wanting(candidate.pools), None)
+        first = ahead.first(candidate.pools)
         reason = self._reason(candidate, first)
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
         if job.on_free_slots_only and job.refusal:
@@ -362,12 +367,16 @@ class _Reasons:
     def _set_aside(self, candidate: Candidate) -> str:
         """Return which slots are reserved for a job, and which jobs have to stop before the job starts."""
         slots = self._state.reservations[candidate.name]
-        aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
+        aside = self._aside(tuple(slots.items()))
         if not any(covers(slots, need) for need in candidate.alternatives):
             return f"{aside}. The other instances are held by jobs that cannot be stopped yet."
         leaving = self._parts.leaving(frozenset(slots))
         have = "has" if len(leaving) == 1 else "have"
         return f"{aside}. It starts when {join(leaving) or 'they'} {have} stopped."
+
+    def _aside_of(self, slots: tuple[tuple[str, int], ...]) -> str:
+        one = sum(count for _, count in slots) == 1
+        return f"{demand([dict(slots)]).capitalize()} {'is' if one else 'are'} set aside for it"
 
     def _over_limit(self, candidate: Candidate) -> str:
         node, pool, held = next(
@@ -442,8 +451,7 @@ def _in_serving_order(
         return None if first is None else known[first.name].alternatives[0]
 
     turns = ServingOrder(next_need, usage.__getitem__)
-    for project in queued:
-        turns.refresh(project)
+    turns.refresh(queued)
     while (served := turns.next()) is not None:
         jobs = queued[served]
         while jobs[0].name not in known:
@@ -454,6 +462,6 @@ def _in_serving_order(
         own = state.reserved_for(candidate)
         for node, pool, count in _asked(served, candidate.alternatives[0]):
             usage[node][pool] += max(0, count - own.get(pool, 0))
-        turns.refresh(served)
+        turns.refresh([served])
     for jobs in queued.values():
         yield from jobs
