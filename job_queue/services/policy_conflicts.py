@@ -24,13 +24,21 @@ _LOWERED = (
 )
 
 
+_OTHER_BUCKETS = (
+    "Keep these regions with their buckets, and only add others; or let these jobs end or cancel them first. With "
+    "force (smq policy apply --force), jobs of other owners may use the same folders, and a preempted job does not "
+    "find its checkpoints in another bucket."
+)
+
+
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield projects and pools that live jobs need and the policy drops, and quotas that it lowers too far.
+    """Yield what live jobs need and the policy drops: projects, pools and buckets; and quotas that it lowers too far.
 
     A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
     permits such quotas.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
+    yield from (ValidationIssue("policy", message, _OTHER_BUCKETS) for message in _other_buckets(cluster, policy))
     if not policy.settings.allow_oversubscription:
         yield from (ValidationIssue("policy", message, _LOWERED) for message in _lowered(cluster, policy))
 
@@ -45,6 +53,24 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     for name in sorted(used - pools):
         needing = (job.name for job in jobs if name in job.slots or name in job.pools)
         yield f"The pool {name} is still used or named by {_names_of(needing)}."
+
+
+def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
+    """Yield a message for each project with live jobs whose map of buckets loses or changes a region.
+
+    The folders of live jobs are known by their names in one bucket of the map (`domain/access/places.py`).
+    """
+    before = {project.name: project.bucket_by_region for project in cluster.applied.policy.projects}
+    jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
+    for project in policy.projects:
+        changed = sorted(before.get(project.name, {}).items() - project.bucket_by_region.items())
+        named = [job.name for job in jobs if job.project == project.name]
+        if changed and named:
+            regions = ", ".join(region for region, _ in changed)
+            yield (
+                f"bucket_by_region of {project.name} would lose or change the bucket of {regions}, and the folders of "
+                f"{_names_of(iter(named))} may be in it."
+            )
 
 
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:

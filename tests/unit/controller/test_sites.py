@@ -14,6 +14,7 @@ from job_queue.domain.fleet.sites import HomeSite, Origin, Site, name_in
 from job_queue.domain.policy import unusable_pools
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
+from job_queue.services.policy_conflicts import conflicts
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
@@ -262,6 +263,43 @@ def test_a_place_that_was_claimed_before_the_policy_had_buckets_is_still_claimed
     queue.repository.apply_policy(json.dumps(a_policy()), 1, "ada", queue.now)
     with pytest.raises(Conflict, match="live job of .*/ada"):
         queue.accept("job2", owner=MALLORY, CheckpointConfig={"S3Uri": "s3://bucket/ck/job"})
+
+
+@pytest.mark.parametrize(
+    ("buckets", "lost"),
+    [
+        ({}, "us-east-1, us-east-2"),
+        ({"us-east-1": "bucket", "us-east-2": "another"}, "us-east-2"),
+        ({**BUCKETS, "ap-south-1": "bucket-mumbai"}, None),
+    ],
+)
+def test_a_map_of_buckets_that_live_jobs_need_is_dropped_by_force_only(
+    buckets: dict[str, str], lost: str | None
+) -> None:
+    queue = a_queue()
+    new = parse_policy(a_policy(bucket_by_region=buckets))
+    assert not list(conflicts(queue.forecast()[0], new)), "no job needs the map"
+    queue.submit("job1")
+    found = [it.message for it in conflicts(queue.forecast()[0], new)]
+    assert found == (
+        []
+        if lost is None
+        else [
+            f"bucket_by_region of default would lose or change the bucket of {lost}, and the folders of job1 may be in "
+            "it."
+        ]
+    )
+
+
+def test_with_more_regions_the_folders_of_live_jobs_stay_claimed() -> None:
+    """The bucket of a region that comes first among the regions is not that by which the claim is known."""
+    queue = a_queue()
+    queue.accept("job1", CheckpointConfig={"S3Uri": "s3://bucket/ck/job"})
+    more = a_policy(bucket_by_region={**BUCKETS, "ap-south-1": "bucket-mumbai"})
+    queue.repository.apply_policy(json.dumps(more), 1, "ada", queue.now)
+    for bucket in ("bucket", "bucket-ohio", "bucket-mumbai"):
+        with pytest.raises(Conflict, match="live job of .*/ada"):
+            queue.accept("job2", owner=MALLORY, CheckpointConfig={"S3Uri": f"s3://{bucket}/ck/job"})
 
 
 def test_permitted_folders_are_permitted_in_the_buckets_of_all_regions() -> None:
