@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
+from zlib import crc32
 
 import pytest
 from botocore.loaders import Loader
@@ -74,9 +75,10 @@ OPTIONAL = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where tests/contract finds a database that is not ours."""
+    """Add options: the database of tests/contract, strict local clouds, and a part of the thorough tests."""
     parser.addoption("--dynamodb-url", metavar="URL", help="the DynamoDB that tests/contract tests instead of our own")
     parser.addoption("--strict-cloud", action="store_true", help="local clouds as `local_cloud exec --strict` has them")
+    parser.addoption("--part", metavar="K/N", default="0/1", help="of the thorough tests, only part K (0 to N-1) of N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,8 +89,13 @@ def pytest_configure(config: pytest.Config) -> None:
         LocalCloud.always_strict = True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each test has the marker of its folder; what takes long begins first, so that nobody waits for it at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by their folders, leave out other parts of the thorough tests, and begin with what takes longest."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    others = [it for it in items if it.get_closest_marker("thorough") and part_of(it.nodeid, parts) != part]
+    left_out = set(others)
+    items[:] = [it for it in items if it not in left_out]
+    config.hook.pytest_deselected(items=others)
     for item in items:
         item.add_marker(marker_of(item.path))
     items.sort(key=lambda item: (not item.get_closest_marker("slow"), FIRST_TO_LAST.index(marker_of(item.path))))
@@ -98,6 +105,18 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules, and also the code of the client that looks through all objects."""
     gc.collect()
     gc.freeze()
+
+
+def part_of(nodeid: str, parts: int) -> int:
+    """Return the part to which a thorough test belongs. The tests of a module that stay together are in one part."""
+    module = nodeid.partition("::")[0]
+    return crc32((module if is_kept_together(module) else nodeid).encode()) % parts
+
+
+def is_kept_together(module: str) -> bool:
+    """Return whether one worker runs all tests of a module."""
+    path = HERE.parent / module
+    return marker_of(path) in STAY_TOGETHER or path.name in HEAVY
 
 
 def marker_of(path: Path) -> str:
@@ -123,8 +142,7 @@ class Workers(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist is not
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        path = HERE.parent / module
-        return module if marker_of(path) in STAY_TOGETHER or path.name in HEAVY else nodeid
+        return module if is_kept_together(module) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Workers:

@@ -800,7 +800,7 @@ class Invariants:
 
     def _is_unheard_of(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
         """Return whether an attempt was deleted before the queue heard that SageMaker had launched it."""
-        recorded = any(it["attempt"] == self._number(attempt) for it in row["attempts"])
+        recorded = any(launched_in(it) == _first_key(attempt) for it in row["attempts"])
         return attempt.key in self._sagemaker.deleted_at and not recorded
 
     def _is_untold(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
