@@ -62,8 +62,8 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 test: $(STAMP) $(STAMP3)  ## Run the tests, without the thorough ones [WORKERS=2]
 	$(PYTEST) -m 'not thorough'
 
-test-all: $(STAMP) $(STAMP3) $(STAMP_SITE)  ## Run all tests: also walks, planted bugs, other programs, whole documents [WORKERS=2]
-	$(PYTEST)
+test-all: $(STAMP) $(STAMP3) $(STAMP_SITE)  ## Run all tests: also walks, planted bugs, other programs, whole documents [WORKERS=2 ARGS="--part=0/4"]
+	$(PYTEST) $(ARGS)
 
 acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 PROBE=1 ARGS="--yes"]
 	$(if $(STACK),,$(BIN)/python -m local_cloud exec --slots 2 $(if $(PROBE),--quota '$(PROBED_QUOTA)') --) \

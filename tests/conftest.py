@@ -78,7 +78,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options: the database of tests/contract, strict local clouds, and a part of the thorough tests."""
     parser.addoption("--dynamodb-url", metavar="URL", help="the DynamoDB that tests/contract tests instead of our own")
     parser.addoption("--strict-cloud", action="store_true", help="local clouds as `local_cloud exec --strict` has them")
-    parser.addoption("--part", metavar="K/N", default="0/1", help="of the thorough tests, only part K (0 to N-1) of N")
+    parser.addoption(
+        "--part", type=part, metavar="K/N", default=(0, 1), help="of the thorough tests, only part K of N (K: 0 to N-1)"
+    )
+
+
+def part(text: str) -> tuple[int, int]:
+    """Return the numbers in a text such as `0/4`: a part of the thorough tests, and how many parts there are."""
+    number, parts = map(int, text.split("/"))
+    if not 0 <= number < parts:
+        raise ValueError
+    return number, parts
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,8 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by their folders, leave out other parts of the thorough tests, and begin with what takes longest."""
-    part, parts = map(int, config.getoption("--part").split("/"))
-    others = [it for it in items if it.get_closest_marker("thorough") and part_of(it.nodeid, parts) != part]
+    chosen, parts = config.getoption("--part")
+    others = [it for it in items if it.get_closest_marker("thorough") and part_of(it.nodeid, parts) != chosen]
     left_out = set(others)
     items[:] = [it for it in items if it not in left_out]
     config.hook.pytest_deselected(items=others)

@@ -1,6 +1,8 @@
-"""The line that says which tests a machine cannot run."""
+"""The line that says which tests a machine cannot run, and the parts of the thorough tests."""
 
-from tests.conftest import missing_tools
+import pytest
+
+from tests.conftest import missing_tools, part, part_of
 
 
 def test_missing_tools_are_counted_with_how_to_install_them() -> None:
@@ -19,3 +21,17 @@ def test_missing_tools_are_counted_with_how_to_install_them() -> None:
 
 def test_without_missing_tools_there_is_no_line() -> None:
     assert missing_tools(["Skipped: the tests' own tables are always there"]) is None
+
+
+def test_the_parts_have_each_thorough_test_once_and_keep_modules_together() -> None:
+    tests = [f"tests/torture/test_torture.py::test_bug[{number}]" for number in range(40)]
+    assert {part_of(it, 4) for it in tests} == {0, 1, 2, 3}
+    together = [f"tests/system/test_ui.py::test_{number}" for number in range(40)]
+    assert len({part_of(it, 4) for it in together}) == 1
+    assert part("3/4") == (3, 4)
+
+
+@pytest.mark.parametrize("wrong", ["4/4", "-1/4", "1", "a/b"])
+def test_what_is_no_part_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError):  # pytest then says that it is an invalid value
+        part(wrong)
