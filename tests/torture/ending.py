@@ -54,6 +54,8 @@ class Ending:
         while world.processes:
             world.resume(world.processes[0])
         self._let_late_calls_end()
+        if world.setup.policy is not None and POLICY_ROW not in world.tables.rows:
+            self._run(self._actors.apply(world.setup.policy))  # its first application was throttled to the end
         if world.setup.partitions and self._rng.random() < 0.5:
             self._endure_a_broken_region()
         self._tick()
