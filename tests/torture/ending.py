@@ -104,7 +104,8 @@ class Ending:
         """Return whether a job waits for nothing but a slot, and could have one at home.
 
         A job that has run in the other region may have its checkpoints there. A dependent, or a job of a group, may
-        wait for a job that is in the other region. A start may wait while a warm pool of a broken region is released.
+        wait for a job that is in the other region. A start may wait while a warm pool of a broken region is released,
+        and for the end of one whose release is denied.
         """
         world = self._world
         row = world.invariants.row(name) or {}
@@ -113,7 +114,7 @@ class Ending:
         elsewhere = any(site_in(key) for key, launch in world.sagemaker.launches.items() if launch.job == name)
         others = tags.get("pools") == "ohio" or tags.keys() & {"after", "group"} or job.held
         external = MemoryTables.query(world.tables, LINES, EXTERNAL)
-        warm = any(it.get("warm") and "site" in it for it in external)
+        warm = any(it.get("warm") and ("site" in it or it["warm"].get("fixed")) for it in external)
         return job.state.waits and not (others or elsewhere or warm)
 
     def _let_failures_repeat(self) -> None:
