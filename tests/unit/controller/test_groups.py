@@ -95,3 +95,19 @@ def test_who_waits_for_something_else_is_not_brought_back_for_its_group() -> Non
     apply(queue, 8)
     queue.tick(700)
     assert running(queue) == {"sweep0", "sweep1"}
+
+
+@pytest.mark.attack
+def test_a_job_that_stops_to_be_on_hold_takes_a_place_of_its_group() -> None:
+    # A cycle that parked the next one, for a full group, and brought it back would begin again at once, until the stop.
+    queue = a_queue()
+    sweep(queue, 5 * WINDOW, 2)
+    queue.wake()
+    queue.change("sweep0", held=True, now=True)
+    assert queue.state("sweep0") == "stopping"
+    cycles = queue.repository.metadata().fencing_token
+    queue.tick()
+    assert queue.repository.metadata().fencing_token < cycles + 10
+    assert running(queue) == {"sweep0", "sweep1"}
+    queue.end("sweep0-qstamp-1", "Stopped")
+    assert running(queue) == {"sweep1", "sweep2"}
