@@ -27,6 +27,7 @@ from tests.torture.world import World
 
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
+MOST_WAKES = 100  # after a tick, each of up to MOST_CYCLES cycles
 BROKEN_TICKS = 30
 MOST_BROKEN_TICKS = 60  # a warm pool whose release is denied keeps its slots for thirty of them
 FAILING_ROUNDS = (2, 8, 16)
@@ -207,7 +208,10 @@ class Ending:
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
         self._world.now += seconds
         self._run(self._actors.tick())
+        wakes = 0
         while self._world.woken:
+            wakes += 1
+            require(wakes <= MOST_WAKES, "invocations wake no other ones when nothing is left to do", f"{wakes}")
             self._run(self._actors.wake_up())
 
     def _run(self, process: Process) -> None:
