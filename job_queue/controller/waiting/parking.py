@@ -101,17 +101,20 @@ class Parking(ControllerPart):
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    Each active job takes one of its group's places, as in a plan (`Groups`), also if it is on hold after this attempt.
+    The places of a group are counted as in a plan (`Groups`): an active job takes one also if it will be on hold, and
+    the smallest limit applies also if it is that of a parked job. Otherwise two cycles would undo each other's work.
     """
     in_view: Counter[tuple[str, str, str | None]] = Counter()
     most: dict[tuple[str, str, str | None], int] = {}
     for job in (*cluster.active.values(), *cluster.waiting.values()):
         backs_off = job.backoff_until is not None and job.backoff_until > now
-        may_start = job.parked is None and not job.held and not backs_off
-        if job.group is not None and (job.name in cluster.active or may_start):
+        is_active = job.name in cluster.active
+        if job.group is None or (not is_active and (job.held or backs_off)):
+            continue
+        if job.max_parallel is not None:
+            most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
+        if is_active or job.parked is None:
             in_view[_group(job)] += 1
-            if job.max_parallel is not None:
-                most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
     for job in parked:
         if job.parked_for != WaitReason.GROUP_LIMIT:
             continue

@@ -27,11 +27,11 @@ def apply(queue: Harness, slots: int, window: int = WINDOW) -> None:
     queue.repository.apply_policy(json.dumps(document), stored.version if stored else 0, OWNER, queue.now)
 
 
-def sweep(queue: Harness, count: int, at_a_time: int, group: str = "sweep", **changes: Any) -> None:
+def sweep(queue: Harness, count: int, at_a_time: int, name: str = "sweep", priority: int = 5, **changes: Any) -> None:
     for number in range(count):
-        tags = {"priority": "5", "group": group, "max_parallel": str(at_a_time)}
+        tags = {"priority": str(priority), "group": "sweep", "max_parallel": str(at_a_time)}
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
-        queue.accept(f"{group}{number}", None, Tags=listed, **changes)
+        queue.accept(f"{name}{number}", None, Tags=listed, **changes)
 
 
 def running(queue: Harness) -> set[str]:
@@ -111,3 +111,19 @@ def test_a_job_that_stops_to_be_on_hold_takes_a_place_of_its_group() -> None:
     assert running(queue) == {"sweep0", "sweep1"}
     queue.end("sweep0-qstamp-1", "Stopped")
     assert running(queue) == {"sweep1", "sweep2"}
+
+
+@pytest.mark.attack
+def test_the_smallest_limit_of_a_group_counts_also_if_its_jobs_are_parked() -> None:
+    # A cycle that brought back as many as the larger limit allows would park them again, and the next begin at once.
+    queue = a_queue()
+    sweep(queue, 2, 1, "careful", priority=4)
+    queue.now += 10
+    sweep(queue, 6, 3)
+    queue.wake()
+    assert running(queue) == {"sweep0", "sweep1", "sweep2"}
+    cycles = queue.repository.metadata().fencing_token
+    queue.end("sweep0-qstamp-1")
+    queue.end("sweep1-qstamp-1")
+    queue.tick()
+    assert queue.repository.metadata().fencing_token < cycles + 10
