@@ -153,9 +153,14 @@ class Trial:
 
     def _check(self, name: str) -> None:
         self._require_job_in_queue(name)
-        outcomes = [attempt.outcome for attempt in self._queue.job(self._job_of(name) or name).attempts]
+        deadline = time.monotonic() + TIMEOUT
+        while (outcomes := self._outcomes(name))[-1:] == [None] and time.monotonic() < deadline:
+            time.sleep(0.3)  # SageMaker may tell the program of the end before its event reaches the queue
         if outcomes != ["preempted", "completed"]:
             raise Failed(f"its job's attempts were {outcomes}")
+
+    def _outcomes(self, name: str) -> list[str | None]:
+        return [attempt.outcome for attempt in self._queue.job(self._job_of(name) or name).attempts]
 
     def _wait(self, what: str, reached: Callable[[], bool], process: "subprocess.Popen[bytes]", output: Path) -> None:
         deadline = time.monotonic() + TIMEOUT

@@ -87,13 +87,13 @@ MUTATIONS = (
     Mutation(
         "nobody preempts past a higher priority",
         "admission.py",
-        "return not self._first or self._passed_over.get(project, rank) <= rank",
-        "return True",
+        "if self._first and self._passed_over.get(candidate.job.project, rank) > rank:",
+        "if False:",
     ),
     Mutation(
         "no start is made only to be evicted",
         "admission.py",
-        "            (self._withdraw_lower_starts, free_slots),\n",
+        "            (self._withdraw_lower_starts, free_slots if takes_from_lower else []),\n",
         "",
     ),
     # Section 3: who may start
@@ -289,7 +289,7 @@ MUTATIONS = (
     Mutation(
         "a victim must be fair game in each pool",
         "preemption.py",
-        "if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):",
+        "if victim not in self._search.chosen and self._may_lose_others(victim, pool):",
         "if victim not in self._search.chosen:",
     ),
     Mutation(
@@ -338,10 +338,10 @@ MUTATIONS = (
     Mutation(
         "migration before reclaim",
         "admission.py",
-        "            (partial(self._evict, self._migration.search), in_quota),\n"
-        "            (partial(self._evict, preemption.reclaim), in_project_entitlement),\n",
-        "            (partial(self._evict, preemption.reclaim), in_project_entitlement),\n"
-        "            (partial(self._evict, self._migration.search), in_quota),\n",
+        "            (partial(self._evict, self._migration.search), in_quota if may_migrate else []),\n"
+        "            (self._reclaim, in_project_entitlement),\n",
+        "            (self._reclaim, in_project_entitlement),\n"
+        "            (partial(self._evict, self._migration.search), in_quota if may_migrate else []),\n",
     ),
     Mutation(
         "who migrates stays within entitlement there",
