@@ -132,7 +132,7 @@ def test_no_more_is_kept_than_the_share_allows() -> None:
 
 def test_nothing_is_kept_for_a_demand_beyond_its_share() -> None:
     # Two slots are free, and a holds one of its 3; the gang wants 4.
-    policy = a_policy(5, [project("a", 3, over_quota=0), project("b", 2)])
+    policy = a_policy(5, [project("a", 3, over_quota=0), project("b", 2)], backfill=Backfill.BOUNDED)
     jobs = (active("r", priority=9), active("rb", 2, project="b", preemptible=False), patient_gang(), small())
     assert list(started(plan(a_snapshot(*jobs, policy=policy)))) == ["small"]
 
