@@ -102,10 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by their folders, leave out other parts of the thorough tests, and begin with what takes longest."""
     chosen, parts = config.getoption("--part")
-    others = [it for it in items if it.get_closest_marker("thorough") and part_of(it.nodeid, parts) != chosen]
-    left_out = set(others)
+    left_out = {it for it in items if it.get_closest_marker("thorough") and part_of(it.nodeid, parts) != chosen}
     items[:] = [it for it in items if it not in left_out]
-    config.hook.pytest_deselected(items=others)
+    config.hook.pytest_deselected(items=list(left_out))
     for item in items:
         item.add_marker(marker_of(item.path))
     items.sort(key=lambda item: (not item.get_closest_marker("slow"), FIRST_TO_LAST.index(marker_of(item.path))))

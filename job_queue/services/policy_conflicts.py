@@ -1,7 +1,7 @@
 """Conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import ValidationIssue
@@ -22,8 +22,6 @@ _LOWERED = (
     "allow_oversubscription in the policy's settings, they run on, and no other non-preemptible job starts there "
     "until they fit in the quota."
 )
-
-
 _OTHER_BUCKETS = (
     "Keep these regions with their buckets, and only add others; or let these jobs end or cancel them first. With "
     "force (smq policy apply --force), jobs of other owners may use the same folders, and a preempted job does not "
@@ -45,7 +43,7 @@ def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue
 
 def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     """Yield a message for each project and pool that live jobs need and the policy no longer has."""
-    jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
+    jobs = _live_jobs(cluster)
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
     for name in sorted({job.project for job in jobs} - projects):
         yield f"The project {name} still has {_names_of(job.name for job in jobs if job.project == name)}."
@@ -61,7 +59,7 @@ def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     The folders of live jobs are known by their names in one bucket of the map (`domain/access/places.py`).
     """
     before = {project.name: project.bucket_by_region for project in cluster.applied.policy.projects}
-    jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
+    jobs = _live_jobs(cluster)
     for project in policy.projects:
         changed = sorted(before.get(project.name, {}).items() - project.bucket_by_region.items())
         named = [job.name for job in jobs if job.project == project.name]
@@ -69,7 +67,7 @@ def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
             regions = ", ".join(region for region, _ in changed)
             yield (
                 f"bucket_by_region of {project.name} would lose or change the bucket of {regions}, and the folders of "
-                f"{_names_of(iter(named))} may be in it."
+                f"{_names_of(named)} may be in it."
             )
 
 
@@ -127,7 +125,11 @@ def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) ->
             yield job
 
 
-def _names_of(jobs: Iterator[str]) -> str:
+def _live_jobs(cluster: ClusterState) -> list[Job]:
+    return [*cluster.active.values(), *cluster.waiting.values()]
+
+
+def _names_of(jobs: Iterable[str]) -> str:
     names = sorted(jobs)
     shown = ", ".join(names[:NAMES_SHOWN])
     return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown

@@ -98,8 +98,10 @@ class Ending:
             while world.events:
                 self._run(self._actors.deliver(world.events.pop()))
             self._tick()
+            if number + 1 < BROKEN_TICKS:
+                continue
             left = [] if self._drains() else list(filter(self._can_run_at_home, self._actors.unfinished()))
-            if number + 1 >= BROKEN_TICKS and not left:
+            if not left:
                 break
         world.broken.clear()
         require(not left, "no job waits for a broken region if it can run in the other one", f"{left}")

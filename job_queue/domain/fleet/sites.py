@@ -51,7 +51,7 @@ class HomeSite:
 
     def is_at(self, site: Site) -> bool:
         """Return whether a site is the home site under another name."""
-        return self.place_of(site) == self.place_of(Site())
+        return self.place_of(site) == (self.region, self.account)
 
     def place_of(self, site: Site) -> tuple[str, str]:
         """Return the region and account of a site, which has several names if it shares one of them with the stack."""
