@@ -3,6 +3,7 @@
 No module here has access to AWS. Import public names from this package only; its modules may change at any time.
 """
 
+from job_queue.scheduler.candidates import Group, group_limits, group_of
 from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Launch, Row
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.carriers.shared_plan import plan
@@ -90,6 +91,7 @@ __all__ = [
     "LAST_RESORT",
     "GpuAllocation",
     "GpuAssignment",
+    "Group",
     "Guarantees",
     "Hold",
     "Interactive",
@@ -134,6 +136,8 @@ __all__ = [
     "WhatIfOutcome",
     "clock",
     "duration",
+    "group_limits",
+    "group_of",
     "instances",
     "join",
     "looks_back_to",

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
-from typing import Any
+from typing import Any, Protocol
 
 from job_queue.scheduler.documents.policy_schema import Backfill, Pool
 from job_queue.scheduler.fair_share import ShareNode, ShareTree
@@ -136,8 +136,7 @@ def find_candidates(
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
     demands = _Demands(snapshot)
-    live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
-    bounded = {_group(job) for job in live if job.max_parallel is not None}
+    limited = group_limits([*snapshot.active, *snapshot.waiting])
     for job in snapshot.waiting:
         project = tree.project(job.project)
         possible = _possible_alternatives(job, snapshot, project.pools_of(job), demands)
@@ -165,7 +164,7 @@ def find_candidates(
             alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
         )
         sure = tuple(need not in refused_before for need in alternatives) if refused_before else None
-        group = _group(job) if bounded and _group(job) in bounded else None
+        group = group_of(job) if limited and group_of(job) in limited else None
         assumed_runtime = _assumed_runtime(job, settings.backfill)
         candidates.append(
             Candidate(
@@ -267,26 +266,44 @@ def _refused_alternatives(
     return tuple(need for need in alternatives if any(backoff.refusals(need, job)))
 
 
-def _group(job: WaitingJob | ActiveJob) -> Group | None:
+class Grouped(Protocol):
+    """A job that may belong to a group."""
+
+    @property
+    def project(self) -> str: ...  # noqa: D102
+    @property
+    def owner(self) -> str: ...  # noqa: D102
+    @property
+    def group(self) -> str | None: ...  # noqa: D102
+    @property
+    def max_parallel(self) -> int | None: ...  # noqa: D102
+
+
+def group_of(job: Grouped) -> Group | None:
+    """Return the group of a job. Groups of different projects and owners are different, even with the same name."""
     return None if job.group is None else (job.project, job.owner, job.group)
+
+
+def group_limits(jobs: Iterable[Grouped]) -> dict[Group, int]:
+    """Return the limit of each limited group. If its jobs have different limits, the smallest limit applies."""
+    limits: dict[Group, int] = {}
+    for job in jobs:
+        if job.max_parallel is not None and (group := group_of(job)) is not None:
+            limits[group] = min(job.max_parallel, limits.get(group, job.max_parallel))
+    return limits
 
 
 class Groups:
     """The number of jobs of each limited group (`max_parallel`) that are active, start, or have a reservation.
 
-    If jobs of a group have different limits, the smallest limit of its active jobs and candidates applies.
+    The limits are those of the active jobs and of the candidates.
     """
 
-    def __init__(self, active: Iterable[ActiveJob], candidates: Iterable[Candidate]) -> None:
-        self._most: dict[Group, int] = {}
+    def __init__(self, active: Sequence[ActiveJob], candidates: Iterable[Candidate]) -> None:
         self._used: Counter[Group] = Counter()
-        active = list(active)
-        jobs: tuple[ActiveJob | WaitingJob, ...] = (*active, *(it.job for it in candidates if it.group is not None))
-        for job in jobs:
-            if job.max_parallel is not None and (group := _group(job)) is not None:
-                self._most[group] = min(job.max_parallel, self._most.get(group, job.max_parallel))
+        self._most = group_limits([*active, *(it.job for it in candidates if it.group is not None)])
         if self._most:
-            groups = map(_group, active)
+            groups = map(group_of, active)
             self._used.update(group for group in groups if group in self._most)
 
     def enter(self, candidate: Candidate, sign: int = 1) -> None:

@@ -551,8 +551,8 @@ MUTATIONS = (
     Mutation(
         "the smallest figure of a group counts",
         "candidates.py",
-        "self._most[group] = min(job.max_parallel, ",
-        "self._most[group] = max(job.max_parallel, ",
+        "limits[group] = min(job.max_parallel, ",
+        "limits[group] = max(job.max_parallel, ",
     ),
     Mutation(
         "of a group no more ask than have a place",

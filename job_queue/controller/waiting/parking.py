@@ -8,6 +8,7 @@ could fill the window, and no later job would be considered. A larger window wou
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
+from math import inf
 
 from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease
@@ -22,7 +23,16 @@ from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
 from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES, Hold, Plan, WaitReason
+from job_queue.scheduler import (
+    UNTIL_OTHERS_END,
+    UNTIL_POLICY_CHANGES,
+    Group,
+    Hold,
+    Plan,
+    WaitReason,
+    group_limits,
+    group_of,
+)
 
 PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget or a training plan
 _CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
@@ -101,49 +111,42 @@ class Parking(ControllerPart):
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    The places of a group are counted as in a plan (`Groups`): an active job takes one also if it will be on hold, and
-    the smallest limit applies also if it is that of a parked job. Otherwise two cycles would undo each other's work.
+    An active job takes a place of its group also if it will be on hold, and the smallest limit of a group applies also
+    if it is that of a parked job. Otherwise two cycles would undo each other's work.
     """
-    in_view: Counter[tuple[str, str, str | None]] = Counter()
-    most: dict[tuple[str, str, str | None], int] = {}
-    for job in (*cluster.active.values(), *cluster.waiting.values()):
-        backs_off = job.backoff_until is not None and job.backoff_until > now
-        is_active = job.name in cluster.active
-        if job.group is None or (not is_active and (job.held or backs_off)):
-            continue
-        if job.max_parallel is not None:
-            most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
-        if is_active or job.parked is None:
-            in_view[_group(job)] += 1
+    active = cluster.active.values()
+    ready = [
+        job
+        for job in cluster.waiting.values()
+        if not job.held and (job.backoff_until is None or job.backoff_until <= now)
+    ]
+    limits = group_limits([*active, *ready])
+    in_view = Counter(map(group_of, [*active, *(job for job in ready if job.parked is None)]))
     for job in parked:
-        if job.parked_for != WaitReason.GROUP_LIMIT:
+        group = group_of(job)
+        if job.parked_for != WaitReason.GROUP_LIMIT or group is None:
             continue
-        group = _group(job)
-        limits = [limit for limit in (job.max_parallel, most.get(group)) if limit is not None]
-        if not limits or in_view[group] < min(limits) + GROUP_KEPT:
+        limit = min(limits.get(group, inf), inf if job.max_parallel is None else job.max_parallel)
+        if in_view[group] < limit + GROUP_KEPT:
             in_view[group] += 1
             yield job
-
-
-def _group(job: Job) -> tuple[str, str, str | None]:
-    return job.project, job.owner, job.group
 
 
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[JobTransition]:
     """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window."""
     useless: dict[str, tuple[int, WaitReason]] = {}
-    kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs found so far, by full group and by owner
+    kept: Counter[Group | str | None] = Counter()  # jobs found so far, by full group and by owner
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
             continue
         if hold.reason is WaitReason.GROUP_LIMIT:
-            kept[_group(job)] += 1
-            if kept[_group(job)] <= GROUP_KEPT:
+            kept[group_of(job)] += 1
+            if kept[group_of(job)] <= GROUP_KEPT:
                 continue
         if hold.reason is WaitReason.OWNER_LIMIT:
-            kept["", job.owner, None] += 1
-            if kept["", job.owner, None] <= GROUP_KEPT:
+            kept[job.owner] += 1
+            if kept[job.owner] <= GROUP_KEPT:
                 continue
         until = _until(job, hold, cluster, now)
         if until is not None:
