@@ -50,7 +50,7 @@ from job_queue.domain.job import (
 from job_queue.domain.launching.instance_check import is_check_due
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler import Drain, JobState, clock, duration, join
+from job_queue.scheduler import NOTHING, Drain, JobState, clock, duration, join
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 MOST_COMPARED = 200  # last log lines that rules are compared with
@@ -710,33 +710,33 @@ def found_again(job: Job, now: float) -> JobTransition:
 # --- pieces ------------------------------------------------------------------------------------------
 
 
+_WITHOUT_ATTEMPT: Mapping[str, Any] = {
+    "slots": NOTHING,
+    "borrowed": 0,
+    "calls": (),
+    "in_doubt": False,
+    "evicted_for": None,
+    "evicted_by": None,
+    "requeued_by": None,
+    "drained_by": None,
+    "hung": None,
+    "requeue_hung": False,
+    "backoff_until": None,
+    "missing_since": None,
+    "parked": None,
+    "stop_denied": None,
+    "cut_off": None,
+    "stage": None,
+    "stage_at": 0,
+    "unheard": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
+    "allocation": None,
+    "carrier_attempt": None,
+}
+"""Fields of an attempt and of decisions about it, with their values for a job that waits again or is finished."""
+
+
 def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
-    return job.transition(
-        now,
-        state,
-        reason=reason,
-        slots={},
-        last_slots=job.slots,
-        borrowed=0,
-        calls=(),
-        in_doubt=False,
-        evicted_for=None,
-        evicted_by=None,
-        requeued_by=None,
-        drained_by=None,
-        hung=None,
-        requeue_hung=False,
-        backoff_until=None,
-        missing_since=None,
-        parked=None,
-        stop_denied=None,
-        cut_off=None,
-        stage=None,
-        stage_at=0,
-        unheard=(),  # no attempt of this job is alive, and none will be
-        allocation=None,
-        carrier_attempt=None,
-    )
+    return job.transition(now, state, reason=reason, last_slots=job.slots, **_WITHOUT_ATTEMPT)
 
 
 def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
@@ -746,27 +746,8 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         attempt=attempt,
         launched=None,
         started=None,
-        slots={},
-        borrowed=0,
-        calls=(),
-        in_doubt=False,
-        evicted_for=None,
-        evicted_by=None,
-        requeued_by=None,
-        drained_by=None,
-        hung=None,
-        requeue_hung=False,
-        backoff_until=None,
-        missing_since=None,
-        parked=None,
-        stop_denied=None,
-        cut_off=None,
-        stage=None,
-        stage_at=0,
-        unheard=(),  # every call of the attempt was refused, or the attempt has ended
-        allocation=None,
-        carrier_attempt=None,
         site=None,
+        **_WITHOUT_ATTEMPT,
         **changes,
     )
 
