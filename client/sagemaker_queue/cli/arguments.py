@@ -25,6 +25,10 @@ _one_job = partial(argument, "name", metavar="JOB", help="the name of the job")
 job_argument = _one_job(shell_complete=all_job_names)
 live_job_argument = _one_job(shell_complete=job_names)
 optional_job_argument = _one_job(shell_complete=all_job_names, required=False)
+_names_argument = partial(argument, "names", nargs=-1, shell_complete=job_names)
+_groups_option = partial(
+    option, "--group", "groups", metavar="GROUPS", type=patterns, default=(), shell_complete=groups
+)
 
 
 @dataclass(frozen=True)
@@ -49,22 +53,8 @@ class JobSet:
 job_set_arguments = bundled(
     "jobs",
     JobSet,
-    argument(
-        "names",
-        metavar="JOB",
-        nargs=-1,
-        shell_complete=job_names,
-        help="the name of a job, or a pattern such as 'lr-*' for live jobs",
-    ),
-    option(
-        "--group",
-        "groups",
-        metavar="GROUPS",
-        type=patterns,
-        default=(),
-        shell_complete=groups,
-        help="all live jobs of these groups, such as a sweep",
-    ),
+    _names_argument(metavar="JOB", help="the name of a job, or a pattern such as 'lr-*' for live jobs"),
+    _groups_option(help="all live jobs of these groups, such as a sweep"),
 )
 
 
@@ -84,11 +74,8 @@ class JobConditions:
         return Selection(self.names, self.projects, self.groups, self.owners, mine)
 
 
-names_argument = argument(
-    "names",
+names_argument = _names_argument(
     metavar="NAME",
-    nargs=-1,
-    shell_complete=job_names,
     help="list only jobs with these names; * and ? stand for any letters (put the pattern in quotes)",
 )
 filter_options = (
@@ -111,15 +98,7 @@ filter_options = (
         shell_complete=projects,
         help="only jobs of these projects",
     ),
-    option(
-        "--group",
-        "groups",
-        metavar="GROUPS",
-        type=patterns,
-        default=(),
-        shell_complete=groups,
-        help="only jobs of these groups, such as a sweep",
-    ),
+    _groups_option(help="only jobs of these groups, such as a sweep"),
 )
 
 
