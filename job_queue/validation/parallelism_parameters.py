@@ -10,7 +10,7 @@ name is refused only if it is spelled similarly to a known one.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from math import isfinite
+from sys import float_info
 from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
@@ -44,7 +44,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    """Return whether a value is a number that fits into a float. A whole number in JSON may have any size."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _at_least(least: int) -> _Values:

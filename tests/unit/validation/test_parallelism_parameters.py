@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.validation import preflight
-from job_queue.validation.parallelism_parameters import parameter_issues
+from job_queue.validation.parallelism_parameters import (
+    OF_ALL_PROCESSES,
+    OF_REPLICAS,
+    SPLITTING,
+    parameter_issues,
+)
 from tests.jobs import a_request
 
 # As the guides and notebooks of SageMaker give them.
@@ -125,6 +130,25 @@ def test_whatever_the_sdk_accepts_passes(parameters: dict[str, Any]) -> None:
     except (ValueError, KeyError):
         return
     assert told(parameters) == []
+
+
+LARGE = ("sdp_gradient_clipping", "sdp_reduce_bucket_size", "memory_weight")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("value", ["9" * 400, "-" + "9" * 4000, "1e999", "NaN", f"[{'9' * 400}]", '"9"', "9" * 5000])
+def test_no_value_of_any_type_or_size_is_an_internal_error(value: str) -> None:
+    for name in (*VALUES, *LARGE, *SPLITTING, *OF_ALL_PROCESSES, OF_REPLICAS, "default_partition"):
+        request = a_request(HyperParameters={"mp_parameters": f'{{"{name}": {value}}}'})
+        for issue in preflight.request_issues(TrainingRequest.read(request)):
+            assert len(issue.message) < 1000
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", LARGE)
+def test_a_number_beyond_a_float_is_refused(name: str) -> None:
+    (message,) = told({name: 10**400})
+    assert message.startswith(f"HyperParameters.mp_parameters.{name} must be")
 
 
 def test_a_mistyped_name_is_told_with_the_right_one() -> None:
