@@ -51,7 +51,7 @@ from job_queue.services.watches.idleness import IdleWatch
 from job_queue.services.watches.measurement import Measurement
 from job_queue.services.watches.unsaved_work import UnsavedWork
 
-API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
+API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, because the caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
 WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
 NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; one call of PutEvents takes 3 at most
@@ -106,8 +106,11 @@ class App:
         policies = self._policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
 
         def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
-            """Return a function from a site to its client. That of the home site is made now if it is needed."""
-            session: Any = boto3  # its function has an overload for each service
+            """Return a function that returns the client of a site. None means the home site.
+
+            If `needed` is true, the home site's client is made now. Otherwise the result for the home site is None.
+            """
+            session: Any = boto3  # Any, because `boto3.client` has an overload for each literal service name
             home = session.client(service, config=brief) if needed else None
             return lambda site: clients.client(service, site) if site else home
 
@@ -186,7 +189,7 @@ class App:
     def training_job_changed(
         self, detail: Mapping[str, Any], context: LambdaContext, origin: Origin | None = None
     ) -> None:
-        """Apply an event of SageMaker. Run a cycle if the event may have made something new possible.
+        """Apply an event of SageMaker. Run a cycle if the event may allow new decisions.
 
         :param detail: the detail of SageMaker's event "Training Job State Change".
         :param origin: the region and account of the event; None: those of the stack.
@@ -230,7 +233,7 @@ class App:
         self._controller.wake(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:
-        """Send metrics and notifications. If they cannot be sent, they are lost and the error is logged."""
+        """Send metrics and notifications. If sending fails, the unsent ones are lost and the error is logged."""
         left = context.get_remaining_time_in_millis() / 1000 - 1
         try:
             self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))

@@ -13,7 +13,7 @@ from job_queue.app import App
 from job_queue.domain.names import QUEUE_NAME
 
 CORRELATION_ID = (
-    "requestContext.requestId || id"  # JMESPath: API Gateway's request id, as in its own log, or EventBridge's
+    "requestContext.requestId || id"  # JMESPath: the request id in API Gateway's log, or the id of EventBridge's event
 )
 
 _app: App | None = None

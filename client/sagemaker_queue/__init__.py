@@ -1,11 +1,11 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
 ``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
-``install(everywhere=True)`` does so for every boto3 and aioboto3 session of the process. ``hook()`` does so for the
-clients of one event emitter of botocore. ``QueueTrainingJobSession``, which needs the extra ``sagemaker-queue[sdk]``,
-does so for ``estimator.fit()`` of the SDK v2. ``QueueTuner``, which needs the extra ``[tune]``, searches for
-hyperparameters with estimators of the SDK v2 and Optuna. ``QueueClient`` provides the queue's API and the functions of
-``smq`` to notebooks and scripts.
+``install(everywhere=True)`` covers every boto3 and aioboto3 session of the process, and ``hook()`` the clients of one
+event emitter of botocore. ``QueueTrainingJobSession`` sends the jobs of ``estimator.fit()`` of the SDK v2 through the
+queue, and needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with estimators of the
+SDK v2 and Optuna, and needs the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq``
+to notebooks and scripts.
 """
 
 from importlib import import_module
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# QueueTrainingJobSession is not listed, because "import *" must not need the SageMaker SDK.
+# QueueTrainingJobSession is not listed: "import *" would import the SageMaker SDK, which may not be installed.
 __all__ = [
     "Attempt",
     "Cancellation",

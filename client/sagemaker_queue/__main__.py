@@ -1,4 +1,4 @@
-"""``python -m sagemaker_queue`` is ``smq``."""
+"""Run ``smq`` by ``python -m sagemaker_queue``."""
 
 import sys
 

@@ -6,13 +6,13 @@ QueueError              root of all errors of this package
 ├── NotAuthenticated    no AWS credentials to sign the request with
 ├── InvalidRequest      the training job request is wrong; ``field`` names the member
 ├── TooLarge            the request is over the queue's size limit
-├── TakesTooLong        the answer cannot be computed while a caller waits; request less
+├── TakesTooLong        the computation takes longer than a request may take; request less
 ├── Forbidden           the queue, or API Gateway, denies the request
 ├── NotFound            the requested job or object does not exist
 ├── Conflict            the request does not fit the present state of the queue
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   ├── InUse           a policy takes from live jobs what they use or are sure to get
+│   ├── InUse           a policy drops projects or pools of live jobs, or lowers a quota too far
 │   └── TooMany         the queue has reached one of its limits
 ├── InvalidDocument     a file to read is missing or invalid
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
@@ -35,8 +35,8 @@ class QueueError(Exception):
     """Root of the errors of this package; its message names the error and a remedy.
 
     ``field`` is the path of the invalid member, such as ``ResourceConfig.InstanceCount``; None if the error concerns no
-    single member. ``errors`` are the single errors of the queue's answer; empty if there was no answer. ``retry_after``
-    is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
+    single member. ``errors`` are all errors in the queue's answer; empty if the error does not come from the queue.
+    ``retry_after`` is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
@@ -47,7 +47,7 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
-        """Return one error for ``errors`` (at least one), whose text has all messages, and each remedy once."""
+        """Return one error with the messages of ``errors`` (at least one), each remedy once, and the first field."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
         made.field = errors[0].field
@@ -76,7 +76,7 @@ class TooLarge(QueueError):
 
 
 class TakesTooLong(QueueError):
-    """The queue cannot compute the answer while a caller waits."""
+    """The queue needs longer to compute the answer than a request may take."""
 
 
 class Forbidden(QueueError):
@@ -88,7 +88,7 @@ class NotFound(QueueError):
 
 
 class Conflict(QueueError):
-    """The request does not fit the present state: a job has finished, or see the subclasses."""
+    """The request does not fit the present state, for example because the job has finished."""
 
 
 class NameTaken(Conflict):

@@ -1,9 +1,9 @@
 """A launcher that delivers SIGTERM to scripts of the SageMaker SDKs, so that scripts can save their work on a stop.
 
 SageMaker sends SIGTERM only to the first process of a container. With an estimator of the SDK v2 or a ModelTrainer of
-the SDK v3, this process is a shell that does not forward the signal. So the script gets no signal, and is killed 120
-seconds later. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
-container's entry point, so images need no change.
+the SDK v3, the first process is a shell that does not forward the signal. So the script gets no signal, and is killed
+120 seconds later. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as
+the container's entry point, so images need no change.
 
     PyTorch(..., container_entry_point=launcher.entry_point())                          # SDK v2
     Session(boto_session=launcher.use(sagemaker_queue.boto_session()))                  # SDK v3, boto3
@@ -28,7 +28,7 @@ _UNPACK = (
 
 
 def entry_point(*command: str) -> list[str]:
-    """Return a container's entry point that runs `command` and forwards SIGTERM to the processes that handle it.
+    """Return a container's entry point that runs `command`, and forwards SIGTERM to the processes that handle SIGTERM.
 
     Without `command`, the launcher runs the entry point of SageMaker's own images, which runs an estimator's script.
     """
@@ -38,7 +38,10 @@ def entry_point(*command: str) -> list[str]:
 
 
 def wrap(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CreateTrainingJob request with the launcher as the container's entry point."""
+    """Return the CreateTrainingJob request with the launcher before the request's own entry point.
+
+    A request that already has the launcher is returned unchanged.
+    """
     algorithm = request["AlgorithmSpecification"]
     own = algorithm.get("ContainerEntrypoint") or []
     if _UNPACK in own:
@@ -56,7 +59,7 @@ def use(boto_session: boto3.Session) -> boto3.Session:
         if isinstance(params.get("AlgorithmSpecification"), Mapping):  # otherwise botocore reports the missing member
             params.update(wrap(params))
 
-    # The event provide-client-params does not work here: botocore uses the result of only one of its handlers.
+    # The event provide-client-params does not work here: botocore uses the result of only one handler of that event.
     register: Any = boto_session.events.register
     register("before-parameter-build.sagemaker.CreateTrainingJob", wrapped)
     return boto_session

@@ -1,4 +1,4 @@
-"""The queue's metrics: collected during an invocation and printed to its log, from which CloudWatch takes them.
+"""The queue's metrics, collected during an invocation and printed to the log, where CloudWatch reads them.
 
 Dimensions are the service and, for some metrics, the project or the pool. A job is never a dimension, because
 CloudWatch bills each value of a dimension as a metric of its own.
@@ -33,7 +33,7 @@ LONGEST_DIMENSION = 250  # characters
 
 
 class Metric(Enum):
-    """The metrics: the name of each in CloudWatch and its unit."""
+    """The metrics, with their names in CloudWatch and their units."""
 
     # of projects
     WAITING_JOBS = ("WaitingJobs", MetricUnit.Count)
@@ -52,12 +52,12 @@ class Metric(Enum):
     UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # attempts that the queue may not stop
     UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # jobs whose rows cannot be written; plans leave them out
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
-    SILENT_SITES = ("SilentSites", MetricUnit.Count)  # other sites of which events did not tell the end of an attempt
+    SILENT_SITES = ("SilentSites", MetricUnit.Count)  # other sites whose events did not report the end of an attempt
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
 
 Values = dict[Metric, list[float]]
-Dimension = tuple[str, str]  # its name, and its value
+Dimension = tuple[str, str]  # name and value of the dimension
 
 
 class QueueMetrics:
@@ -76,7 +76,7 @@ class QueueMetrics:
             self._measured[of][metric].append(value)
 
     def notify(self, event: DomainEvent) -> None:
-        """Add the values of an event to the metrics. If an invocation has several cycles, the last load counts."""
+        """Add the values of an event to the metrics. Of the loads, only those of the last cycle count."""
         match event:
             case JobTransition():
                 self._measure_transition(event)
@@ -142,6 +142,6 @@ def _print(of: Dimension | None, measured: Values) -> None:
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:
-            lines.add_metric(name, unit, value)  # prints a full line and begins the next
+            lines.add_metric(name, unit, value)  # prints the line when it is full, and begins the next line
     if lines.metric_set:
         lines.flush_metrics()

@@ -23,11 +23,11 @@ class Parallel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads that follow that of the active jobs. The metadata determines which reads are needed.
+    """The reads that follow the read of the active jobs. The metadata determines which reads are needed.
 
-    A job that stops being active during the reads is in one of them if the active jobs are read before all others: it
-    waits, or its warm pool is among the external jobs, or it is among the ended attempts. Each of these is recorded
-    with the end or before it.
+    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. One of the later
+    reads returns the waiting job, the warm pool (an external job), or the ended attempt. Each of these is recorded with
+    the end or before the end.
 
     :param calls: first the external jobs, then each waiting queue. The outlook and the latest ended attempts follow if
         they were requested or plans depend on them.
@@ -39,7 +39,7 @@ class ClusterReads:
     calls: tuple[Callable[[], Any], ...]
 
     def cluster_state(self, metadata: Metadata, active: list[Job], parallel: Parallel) -> ClusterState | None:
-        """Make the calls and return the cluster's state; None, without a call, if this metadata needs other reads.
+        """Make the calls and return the cluster's state. Return None, without a call, if other reads are needed.
 
         Other reads are needed for a new waiting queue, and for a policy with another window or with more calls.
         """
@@ -62,8 +62,8 @@ class ClusterReads:
     ) -> ClusterState:
         """Return the cluster's state from the reads.
 
-        A job that was read both active and waiting counts as active, so that its slots are not given away. It may have
-        left a warm pool after the external jobs were read.
+        A job that was read both as active and as waiting counts as active. Its warm pool may have been recorded after
+        the external jobs were read, so its slots must not count as free.
 
         :param active: one or several reads of the active jobs; the latest version of each job counts.
         :param answers: the results of the calls.
@@ -160,8 +160,9 @@ def observe_cluster_state(
 ) -> ClusterState:
     """Read the cluster's state while other invocations change it. With consistent reads no job is missed.
 
-    The active jobs are read before the waiting ones, so a job that returns to its waiting queue is in one of the reads.
-    Only cycles start jobs. If a cycle has written meanwhile, the active jobs are read again.
+    The active jobs are read before the waiting jobs, so a job that returns to its waiting queue is in one of the reads.
+    A job that starts could be missing in both reads. Only cycles start jobs, so the active jobs are read again if a
+    cycle has written meanwhile.
 
     :param now: epoch seconds.
     :param ahead: also read the whole outlook.

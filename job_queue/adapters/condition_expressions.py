@@ -12,12 +12,15 @@ def name_is_free(now: int) -> ConditionBase:
 
 
 def is_as_read(job: Job) -> ConditionBase:
-    """Require that the job is the one that was read, in the same version, and not a later job of the same name."""
+    """Require that the job still has the version that was read, and is not a later job of the same name."""
     return Attr("version").eq(job.version) & Attr("submission").eq(job.submission)
 
 
 def lease_is_free(holder: str, now: int) -> ConditionBase:
-    """Require that the lease is free or has expired, or that this holder has it (the first answer was lost)."""
+    """Require that the lease is free, has expired, or already belongs to this holder.
+
+    A holder already has the lease if the answer to its first call was lost.
+    """
     return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(holder)
 
 
@@ -27,13 +30,16 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
 
 
 def may_promise(by: str, now: int, soon: int) -> ConditionBase:
-    """Require that no other invocation has a promise in force to look for work again at `soon` or earlier."""
+    """Require that no other invocation has a valid promise to look for work at `soon` or earlier.
+
+    :param now: epoch seconds, like `soon`.
+    """
     is_over = Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now)
     return is_over | Attr("promisedBy").eq(by) | Attr("looksAt").gt(soon)
 
 
 def is_promised_by(by: str) -> ConditionBase:
-    """Require that this invocation has promised to look again."""
+    """Require that the last promise to look for work is of this invocation."""
     return Attr("promisedBy").eq(by)
 
 
@@ -48,7 +54,7 @@ def is_lock_available(owner: str, now: int) -> ConditionBase:
 
 
 def is_permit_free(now: int) -> ConditionBase:
-    """Require that no request holds the permit, or that the invocation that took it can no longer run."""
+    """Require that no request holds the permit, or that the permit has expired."""
     return Attr("until").not_exists() | Attr("until").lt(now)
 
 
@@ -63,19 +69,19 @@ def is_permit_of(holder: str) -> ConditionBase:
 
 
 def policy_is(version: int) -> ConditionBase:
-    """Require that the policy is still the one that was planned with; version 0 means that there is none."""
+    """Require that the stored policy still has this version; version 0 means that no policy is stored."""
     is_version = Attr("version").eq(version)
     return is_version if version else Attr("version").not_exists()
 
 
 def drains_are(version: int) -> ConditionBase:
-    """Require that the drains, in the policy's item, are still of this version; version 0 means that there are none."""
+    """Require that the drains (in the policy's item) still have this version; version 0 means that none are stored."""
     is_version = Attr("drainsVersion").eq(version)
     return is_version if version else Attr("drainsVersion").not_exists()
 
 
 def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
-    """Require that the last refusal is the one that was read."""
+    """Require that no refusal was recorded after the backoff was read."""
     return Attr("since").eq(backoff.since)
 
 
@@ -85,7 +91,7 @@ def is_last_used_at(last_used: int) -> ConditionBase:
 
 
 def is_counted_as_read(counted_at: int) -> ConditionBase:
-    """Require that an owner's waiting jobs have not been counted again since this time (epoch seconds)."""
+    """Require that an owner's waiting jobs were last counted at this time (epoch seconds; 0: never)."""
     return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()
 
 

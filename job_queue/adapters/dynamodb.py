@@ -58,7 +58,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition without a write: the transaction is refused unless the condition holds."""
+    """A condition without a write. The transaction is refused if the condition is not met."""
 
     table: str
     key: Key
@@ -76,7 +76,7 @@ class Tables(Protocol):
     """
 
     def get(self, table: str, key: Key) -> Item | None:
-        """Return one row, or None."""
+        """Return one row; None if there is none."""
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         """Return the rows of the partition `line`, ordered by position.
@@ -207,7 +207,7 @@ _PASSING = frozenset(
         "ThrottlingError",
         "ProvisionedThroughputExceeded",
     }
-)  # cancellation reasons that are not the fault of the transaction itself
+)  # expected cancellation reasons; any other reason is a fault of the transaction itself
 
 
 class Postponed(Exception):

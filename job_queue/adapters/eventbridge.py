@@ -1,8 +1,8 @@
 """The queue's own events on EventBridge, for people and programs that follow jobs.
 
-An event is sent in the background, after its change is recorded. So a slow or failing EventBridge neither delays nor
-fails a cycle or a request. Only refused events are sent again, so that no event arrives twice; events can be lost. The
-tables and the API are authoritative. docs/reference/events.md describes the events.
+An event is sent in the background, after the reported change is recorded. So a slow or failing EventBridge neither
+delays nor fails a cycle or a request. Only refused events are sent again, so that no event arrives twice; events can be
+lost. The tables and the API are authoritative. docs/reference/events.md describes the events.
 """
 
 import json
@@ -54,7 +54,7 @@ class Notifier:
     :param client: a boto3 client of EventBridge with short timeouts.
     :param background: runs functions in another thread.
     :param lost: called with the number of events that could not be sent.
-    :param notice_after: seconds in the queue after which a start has a notice for people.
+    :param notice_after: shortest time in the queue, in seconds, for which people get a notice about the start.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Notifier:
             self._put(_job_entry(event, transition.new, details))
 
     def wake_up(self, by: str) -> None:
-        """Start another invocation of the function, which looks for work.
+        """Send the event that starts another invocation of the function, which runs a cycle.
 
         :param by: the name of the present invocation.
         """
         self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all events are sent, for at most `seconds`: Lambda freezes the process between invocations."""
+        """Wait up to `seconds` until all events are sent, because Lambda freezes the process between invocations."""
         with self._lock:
             sending = self._sending
         if sending is not None:
@@ -236,9 +236,9 @@ def _failure_details(transition: JobTransition) -> dict[str, Any]:
 
 
 def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
-    """Return a transition as news for people; None if it is no news.
+    """Return the text of a notice to people about a transition; None if people get no notice.
 
-    :param after: seconds in the queue from which a start is news.
+    :param after: shortest time in the queue, in seconds, for which people get a notice about the start.
     """
     old, new = transition.old, transition.new
     waited = epoch(new.since) - epoch(new.entered)

@@ -82,7 +82,7 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
 
 
 class Form(Generic[RecordType]):
-    """The form in which records of a type are stored: a Struct that has the fields of the type under stored names.
+    """The stored form of records of a type: a Struct that has the fields of the type under stored names.
 
     :param if_any: stored names of the fields that are left out while they are empty, 0 or false.
     :param nulls: whether fields that are None are stored, as null.
@@ -160,7 +160,7 @@ ATTEMPT = Form(EndedAttempt, if_any=("carrier", "failureClass"), nulls=True)
 
 
 def job_item(job: Job) -> Item:
-    """Return the attributes of a job, and its number of instances for readers of the table and of the index."""
+    """Return the attributes of a job, with the number of instances for direct readers of the table and the index."""
     return {**_JOB.item(job), "instances": job.instances}
 
 
@@ -267,7 +267,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
 
 
 def policy_from(item: Item | None) -> StoredPolicy | None:
-    """Return the policy from its item; None if there is none. The item may have drains without a policy."""
+    """Return the policy from its item; None without a policy, even if the item has drains."""
     return STORED_POLICY.record(item) if item and "document" in item else None
 
 
@@ -292,7 +292,7 @@ def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple
 
 
 def bucket_item(bucket: TokenBucket) -> Item:
-    """Return the launch rate's attribute in the lease's item, in thousandths: the tables have only whole numbers."""
+    """Return the launch rate's attribute in the lease's item, in thousandths, because the tables have only integers."""
     return {"tokens": int(1000 * bucket.tokens), "at": int(1000 * bucket.at), "rate": int(1000 * bucket.rate)}
 
 
@@ -327,7 +327,7 @@ def backoff_key(backoff: CapacityBackoff) -> dict[str, str]:
 def backoff_item(backoff: CapacityBackoff) -> Item:
     """Return the attributes of a capacity backoff's item."""
     item = _BACKOFF.item(backoff)
-    del item["capacityKey"]  # it is in the key
+    del item["capacityKey"]  # stored in the key of the item
     return item
 
 

@@ -1,7 +1,8 @@
 """Reads and writes of jobs. Each conditional write has a named condition.
 
-A live job's two items, in the jobs table and in the lines table, always change in one transaction. Its condition is the
-version that was read. Writes of a cycle also raise the lease's fencing token, so the writes of a former holder fail.
+A live job's two items, in the jobs table and in the lines table, always change in one transaction. The transaction
+requires the version that was read. Writes of a cycle also raise the lease's fencing token, so the writes of a former
+holder fail.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +61,7 @@ CAUSE_BYTES = 500  # maximum size of a cause in the history
 RECOUNT_SECONDS = 30  # minimum time between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
 MAX_WRITES = 100  # in one DynamoDB transaction
-MOST_REMEMBERED = 5000  # recorded ends; a forgotten end is looked up
+MOST_REMEMBERED = 5000  # recorded ends that are cached; other ends are looked up
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
 
@@ -73,13 +74,16 @@ class SubmissionCount:
 
 
 class RecordedEnds:
-    """The latest ends of jobs that this process has recorded, to save look-ups for dependents. An end is final."""
+    """A cache of the latest ends that this process has recorded, to save look-ups for dependents.
+
+    An end is final, so no entry becomes out of date.
+    """
 
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], JobState] = {}
 
     def note(self, job: Job) -> None:
-        """Remember how a job has ended, once the end is stored. Other states are ignored."""
+        """Remember the final state of a job, after the end is stored. Jobs in other states are ignored."""
         if not job.state.finished:
             return
         self._states[job.name, job.submission] = job.state
@@ -130,8 +134,8 @@ class JobRepository(MetadataRepository):
         """Store a new job in its waiting queue and return None. If its name is taken, only return the existing record.
 
         :param metadata: the metadata, if it was read before in this invocation.
-        :param plain: whether no limit applies to the waiting queue of the job. This is the case for carriers, and for
-            jobs that request a single instance type of a pool and name no pools (`is_plain`).
+        :param plain: whether to skip the limits on new waiting queues. This is the case for carriers, and for jobs that
+            request a single instance type of a pool and name no pools (`is_plain`).
         :raises TooMany: the job needs a new waiting queue, and its project, its owner or the queue may have no more.
         """
         metadata = metadata or self.metadata()
@@ -241,7 +245,7 @@ class JobRepository(MetadataRepository):
         return [external_from(item) for item in self._tables.query(self._lines_table, EXTERNAL)]
 
     def external_job(self, name: str) -> ExternalTrainingJob | None:
-        """Return the external job with this name."""
+        """Return the external job with this name; None if none is recorded."""
         item = self._tables.get(self._lines_table, external_key(name))
         return external_from(item) if item else None
 
@@ -250,9 +254,9 @@ class JobRepository(MetadataRepository):
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
     def drop_external(self, name: str, *, unless_warm: bool = False) -> bool:
-        """Stop counting an external job. Return False if it was not counted.
+        """Stop counting an external job. Return False if nothing was removed.
 
-        :param unless_warm: go on counting it if it is recorded as a warm pool by now.
+        :param unless_warm: keep the external job if it has been recorded as a warm pool meanwhile.
         """
         try:
             condition = IS_NO_WARM_POOL if unless_warm else EXISTS
@@ -298,7 +302,7 @@ class JobRepository(MetadataRepository):
         for transition in transitions:
             self._recorded(transition)
 
-    # --- how a transition is written -------------------------------------------------------------
+    # --- writes of a transition ------------------------------------------------------------------
 
     def _recorded(self, transition: JobTransition) -> None:
         self.recorded_ends.note(transition.new)
@@ -371,7 +375,7 @@ def transactions(transitions: Iterable[JobTransition]) -> list[list[JobTransitio
 
 
 def _latest(record: JobRecord) -> dict[str, list[Item]]:
-    """Return the latest part of a job's history and attempts, which its row keeps."""
+    """Return the latest history entries and attempts of a job, as many as the job's row keeps."""
     return {
         "history": _latest_that_fit([HISTORY.item(entry) for entry in record.history[-HISTORY_KEPT:]]),
         "attempts": [ATTEMPT.item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],

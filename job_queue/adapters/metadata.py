@@ -56,8 +56,8 @@ from job_queue.scheduler import policy_from_document
 UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is limited
 WAITING_QUEUES_IN_ALL = 1000
-WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after this time; no write takes as long
-WAITING_QUEUE_FRESH_SECONDS = 1800  # a registration that is older than this is renewed when a job is added
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after this time; a write takes less time
+WAITING_QUEUE_FRESH_SECONDS = 1800  # adding a job renews a registration that is older than this
 
 
 LEASE_SECONDS = 20  # from the last transaction of the lease's holder
@@ -68,15 +68,15 @@ class Lease:
     """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
 
     A holder that is too slow loses the lease, and may then still call SageMaker. Such a call is harmless: SageMaker
-    refuses a name that a training job has, and each call is recorded before it is made.
+    refuses a name that is taken, and each call is recorded before it is sent.
     """
 
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
     stops_asked: int = 0  # epoch seconds of the last repetition of old stop requests
-    bucket: TokenBucket | None = None  # bucket of launches at the home site; None: no launch was ever sent
-    site_buckets: dict[str, TokenBucket] = field(default_factory=dict)  # key of another site -> its bucket
+    bucket: TokenBucket | None = None  # token bucket of launches at the home site; None: no launch was ever sent
+    site_buckets: dict[str, TokenBucket] = field(default_factory=dict)  # key of another site -> its token bucket
     cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
 
 
@@ -120,7 +120,7 @@ class Policies:
         return self._latest
 
     def read(self, stored: StoredPolicy) -> AppliedPolicy:
-        """Return a stored policy, in force or not, with `max_capacity` as the ceiling of its pools together."""
+        """Return a stored policy, in force or not, with `max_capacity` as the limit on the total of its pools."""
         document = _with_one_market(json.loads(stored.document))
         return AppliedPolicy(
             policy_from_document(document),
@@ -178,36 +178,36 @@ class MetadataRepository:
         return True
 
     def note_capacity_backoffs(self, backoffs: Iterable[CapacityBackoff]) -> None:
-        """Record backoffs of pools. Of two concurrent writes either one may stay: the next comparison writes again."""
+        """Record backoffs of pools. Either of two concurrent writes may remain: the next comparison writes again."""
         for backoff in backoffs:
             self._tables.transact([Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)})])
 
     # --- SageMaker's list ------------------------------------------------------------------------
 
     def note_listing(self, listing: ListingProgress, reconciled: int | None = None, site: Site | None = None) -> None:
-        """Record the known part of SageMaker's list. Of two concurrent writes either one may stay, as both are correct.
+        """Record the known part of SageMaker's list. Either of two concurrent writes may remain: both are correct.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
-        :param site: the site whose list it is; None: the home site.
+        :param site: the site of the list; None: the home site.
         """
         self._tables.transact([Put(self._lines_table, listing_item(listing, reconciled, site))])
 
     # --- checkpoints -----------------------------------------------------------------------------
 
     def note_checkpoints(self, checkpoints: KnownCheckpoints) -> None:
-        """Record the known checkpoints. Lost data is looked up again."""
+        """Record the known checkpoints. Data that a concurrent write overwrites is looked up again."""
         self._tables.transact([Put(self._lines_table, checkpoints_item(checkpoints))])
 
     # --- jobs that cannot be recorded ------------------------------------------------------------
 
     def note_unrecorded(self, jobs: Mapping[str, int]) -> None:
-        """Store which jobs cannot be recorded, and until when (epoch seconds) plans leave each of them out."""
+        """Store the jobs that cannot be recorded, with the time (epoch seconds) until which plans leave a job out."""
         self._tables.transact([Put(self._lines_table, {**metadata_key(UNRECORDED), "jobs": dict(jobs)})])
 
     # --- training plans --------------------------------------------------------------------------
 
     def note_training_plan(self, plan: KnownPlan) -> None:
-        """Record SageMaker's data about a training plan. The latest answer counts, from any invocation."""
+        """Record SageMaker's data about a training plan. The last write of any invocation counts."""
         self._tables.transact([Put(self._lines_table, plan_item(plan))])
 
     # --- the policy ------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class MetadataRepository:
     def apply_policy(
         self, document: str, version: int, by: str, now: float, restored: int | None = None
     ) -> StoredPolicy:
-        """Replace the policy of this version (0: no policy), and add the new one to the history. Return the new policy.
+        """Replace the policy that has this version (0: no policy). Add the new policy to the history and return it.
 
         :param restored: the earlier version that is restored; None: a new document.
         :raises Refused: another policy was applied meanwhile.
@@ -240,10 +240,10 @@ class MetadataRepository:
         return drains_from(self._tables.get(self._lines_table, metadata_key(POLICY)))
 
     def replace_drains(self, drains: StoredDrains) -> None:
-        """Replace the drains of the version before.
+        """Replace the stored drains if they have the previous version.
 
-        They are stored in the policy's item, which each plan is recorded against. So a plan that was made with other
-        drains is not recorded.
+        The drains are stored in the policy's item. A plan is recorded only if the versions in this item are still those
+        of the plan. So a plan that was made with other drains is not recorded.
 
         :raises Refused: the drains have changed since they were read.
         """
@@ -300,7 +300,7 @@ class MetadataRepository:
     def still_held(self, lease: Lease) -> bool:
         """Return whether the holder still has the lease although its fencing token was refused, and update the token.
 
-        The holder still has the lease if one of its writes took effect and the answer was lost.
+        This happens if a write of the holder took effect, but the answer was lost.
         """
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         if item.get("owner") != lease.holder:
@@ -309,7 +309,7 @@ class MetadataRepository:
         return True
 
     def _renewal(self, lease: Lease, now: float) -> Update:
-        """Return the change of the lease that is part of each write of the holder."""
+        """Return the update that renews the lease. Each transaction of the holder contains this update."""
         changes: dict[str, Any] = {"expiresAt": int(now) + LEASE_SECONDS}
         changes |= _buckets_of(lease)
         return Update(
@@ -344,7 +344,7 @@ class MetadataRepository:
             self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
 
     def release(self, lease: Lease) -> None:
-        """Release the lease. A lease that is no longer held is not an error."""
+        """Release the lease. No error if another invocation has the lease by now."""
         learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         learned |= _buckets_of(lease)
         if lease.cycle_ended is not None:
@@ -352,9 +352,11 @@ class MetadataRepository:
         self.give_back(lease.holder, learned)
 
     def give_back(self, holder: str, learned: Mapping[str, Any] | None = None) -> None:
-        """End the lease of a holder, even if the answer of the acquisition was lost. A missing lease is not an error.
+        """End the lease of a holder, even if the answer of the acquisition was lost.
 
-        :param learned: attributes of the row that the holder has changed.
+        A lease that another invocation has stays, without an error.
+
+        :param learned: further attributes of the row, with values that the holder has changed.
         """
         free = {"owner": "", "expiresAt": 0, **(learned or {})}
         update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(holder))
@@ -364,11 +366,11 @@ class MetadataRepository:
     # --- waiting queues in use -------------------------------------------------------------------
 
     def register_waiting_queue(self, key: str, now: float) -> None:
-        """Register a waiting queue, so that cycles read it. Call this before a job is added to it."""
+        """Register a waiting queue, so that cycles read it. Call this before a job is added."""
         self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
     def registration(self, key: str, metadata: Metadata, now: float, owner: str | None = None) -> list[Update]:
-        """Return the writes that register a waiting queue when a job is added; empty if it was registered lately.
+        """Return the writes that register a waiting queue when a job is added; empty if this was done lately.
 
         :param metadata: the metadata, as read in this invocation.
         :param owner: owner of the job; recorded as the opener of a waiting queue that was not in use.
@@ -380,7 +382,7 @@ class MetadataRepository:
         return [Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now), **opened})]
 
     def forget_waiting_queue(self, key: str, last_used: int) -> None:
-        """Forget a waiting queue that has been empty for long, unless it was registered again since."""
+        """Forget a waiting queue that has been empty for long, unless the waiting queue was registered again."""
         try:
             self._tables.transact([Delete(self._lines_table, _waiting_queue_key(key), is_last_used_at(last_used))])
         except Refused:
@@ -389,8 +391,9 @@ class MetadataRepository:
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
         """Check that a job's waiting queue is in use, or that its project and its owner may open one more.
 
-        An owner may open one more while more waiting queues are left than this owner has opened in the project. The
-        limits of the project and of all projects count. So one owner cannot take all waiting queues.
+        The number of waiting queues left is the smaller of two: left in the project, and left in all projects. An owner
+        may open another waiting queue only if this number exceeds the number that the owner has opened in the project.
+        So one owner cannot take all waiting queues.
 
         :raises TooMany: the waiting queue is not in use and may not be opened.
         """
@@ -418,7 +421,7 @@ class MetadataRepository:
             )
 
     def _update_alone(self, update: Update) -> None:
-        """Make an update, and repeat it while another transaction has the row.
+        """Make an update outside a transaction, and repeat the update while another transaction holds the row.
 
         A refusal without a row can only be due to such a transaction, because the row of each conditional update
         exists.

@@ -23,7 +23,7 @@ from job_queue.domain.state_machine import JobTransition
 
 
 def notify_all(*observers: Notify) -> Notify:
-    """Return a function that notifies all observers, even if one has an error, which is logged."""
+    """Return a function that notifies all observers. Errors of observers are only logged."""
 
     def notify(event: DomainEvent) -> None:
         for observer in observers:
@@ -36,9 +36,9 @@ def notify_all(*observers: Notify) -> Notify:
 
 
 def log_event(event: DomainEvent) -> None:
-    """Log an event. A transition is logged with its cause; without a cause it is not logged.
+    """Log an event. A transition without a cause is not logged.
 
-    Reasons why jobs wait are logged only at LOG_LEVEL=DEBUG: they take a line for each waiting job in each cycle.
+    Reasons why jobs wait are logged only at LOG_LEVEL=DEBUG, because each cycle prints a line for each waiting job.
     """
     match event:
         case JobQueued(job):

@@ -36,19 +36,20 @@ CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the q
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
-WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or soon will be
+WARM = frozenset({"Available", "InUse"})  # of an ended training job whose instances are kept, or will be soon
 
-# The codes for requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
+# Error codes of requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
 
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 
-# Secondary statuses of a training job that has its instances. Uploading is not included, as it can follow a stop.
+# Secondary statuses of a training job that has its instances. Uploading is not included, because a training job that is
+# stopped before it has instances can report Uploading too.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
 
 
-# Secondary statuses of an ended training job, and its status in each case.
+# Secondary status of an ended training job -> the status with which it ended.
 _ENDED_AS = {
     "Completed": "Completed",
     "Failed": "Failed",
@@ -75,7 +76,7 @@ class LaunchResult(Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the launch was refused, but not by throttling, so that the slots of its attempt become free."""
+        """Whether the launch was refused (not by throttling) or not sent, so that the attempt's slots become free."""
         return self not in (
             LaunchResult.LAUNCHED,
             LaunchResult.NAME_TAKEN,
@@ -126,12 +127,12 @@ class TrainingJob:
 
     @property
     def key(self) -> str:
-        """The name, and the site unless that is the home site."""
+        """The name, with the site if the site is not the home site."""
         return key_of(self.name, self.site)
 
     @property
     def ended(self) -> bool:
-        """Whether the training job has released its instances. SageMaker deletes only ended training jobs."""
+        """Whether the training job has ended and released its instances. SageMaker deletes only ended training jobs."""
         return self.tells_end or self.status == DELETING
 
     @property
@@ -141,7 +142,7 @@ class TrainingJob:
 
     @property
     def of_queue(self) -> bool:
-        """Whether the tags say that this queue launched the training job. Other training jobs can have such tags."""
+        """Whether the tags say that this queue launched the training job. Other callers can set the same tags."""
         return is_of_queue(self.tags)
 
     def is_current_attempt_of(self, job: Job) -> bool:
@@ -158,7 +159,8 @@ class TrainingJob:
     def is_older_than_launch_of(self, job: Job) -> bool:
         """Return whether a job is starting, but the training job was created before the first call for the attempt.
 
-        Tags can be added later, but a time of creation cannot be changed.
+        Such a training job is not the attempt, whatever its tags: tags can be added later, but the time of creation
+        cannot be changed.
         """
         launching = job.state is JobState.STARTING and self.created is not None
         return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
@@ -178,7 +180,7 @@ class TrainingJob:
         return placed and has_valid_proof(self.name, self.tags, job)
 
     def _may_be_where(self, job: Job) -> bool:
-        """Return whether the training job is at the site of an active job's attempt. Any other job may be anywhere."""
+        """Return whether the training job is at the site of an active job's attempt. For other jobs any site counts."""
         return not job.state.holds_slots or same_place(self.site, job.site)
 
     def may_be_stopped_as_ended(self, record: JobRecord) -> bool:
@@ -188,7 +190,7 @@ class TrainingJob:
         training job that is newer than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record, self.site)
-        # A time at which SageMaker certainly had the attempt.
+        # `had` is a time at which SageMaker certainly had the attempt.
         had = (ended.started or ended.ended) if ended else None
         is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
         if is_newer:
@@ -213,7 +215,7 @@ class TrainingJob:
 
 
 def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site | None = None) -> TrainingJob:
-    """Return a training job from an answer of DescribeTrainingJob or the detail of an event, with the same fields."""
+    """Return a training job from an answer of DescribeTrainingJob or an event's detail. Both have the same fields."""
     transitions = report.get("SecondaryStatusTransitions", ())
     came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
     fields = convert(report, TrainingJobFields)
@@ -239,7 +241,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site 
 
 
 def _status(report: Mapping[str, Any]) -> str:
-    """Return the status. While the training job is being deleted, return how it ended, if the report shows that."""
+    """Return the status. During deletion, return the status at the end instead, if the report shows that status."""
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
@@ -254,7 +256,7 @@ def _status(report: Mapping[str, Any]) -> str:
 def _ended_at(report: Mapping[str, Any]) -> float | None:
     if report["TrainingJobStatus"] not in (*ENDED, DELETING):
         return None
-    # A deletion changes LastModifiedTime, so that time is the end only before a deletion.
+    # A deletion changes LastModifiedTime. So LastModifiedTime is the time of the end only before a deletion.
     fields = ("TrainingEndTime", "LastModifiedTime") if report["TrainingJobStatus"] in ENDED else ("TrainingEndTime",)
     times = [_seconds(report[field]) for field in fields if report.get(field)]
     return times[0] if times else None
@@ -278,10 +280,10 @@ def _plan_of(resources: Resources) -> str | None:
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     """Return whether a training job was stopped because it waited too long for its instances.
 
-    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, as after a stop by hand. But a
-    stop by hand comes before that time is over, or after the instances have come.
+    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, like after a stop by a user. But a
+    user stops a training job before this time is over, or after the instances have come.
     """
-    has_transitions = bool(report.get("SecondaryStatusTransitions"))  # otherwise the instances may have come
+    has_transitions = bool(report.get("SecondaryStatusTransitions"))  # without transitions, the instances may have come
     if (
         job.status != "Stopped"
         or not has_transitions
@@ -309,8 +311,8 @@ def _seconds(time: datetime | float | str) -> float:
 def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the detail of a `SageMaker Training Job State Change`; None if it has no valid name or status.
 
-    If other fields are not valid, the result has only the name and the status, so that the caller asks SageMaker for
-    the rest.
+    If other fields are not valid, the result has only the name and the status, so that the caller requests the rest
+    from SageMaker.
     """
     detail = event.get("detail")
     if not isinstance(detail, dict):
@@ -322,7 +324,7 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin | None:
-    """Return the region and account of an event; None if the function's own are not known."""
+    """Return the region and account of an event; None if the function's own region is not known."""
     home = HomeSite.of_function(function_arn)
     if home is None:
         return None
@@ -405,9 +407,9 @@ class SageMakerTraining:
         return StopResult.ASKED
 
     def release(self, name: str) -> bool:
-        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue may not do this.
+        """Release the instances that SageMaker keeps after a training job. Return False if the queue may not do this.
 
-        A training job without such instances is not an error.
+        A training job without kept instances is not an error.
 
         :raises Unavailable: SageMaker gave no usable answer.
         """
@@ -423,7 +425,7 @@ class SageMakerTraining:
         return True
 
     def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]:
-        """Ask SageMaker to enable remote debugging in a training job. Return the result and SageMaker's message.
+        """Request remote debugging in a training job. Return the result and SageMaker's message.
 
         :raises Unavailable: SageMaker gave no usable answer. The same call may be sent again.
         """
@@ -450,7 +452,7 @@ class SageMakerTraining:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # the name is valid, so: not found
+            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # not found, as the name is valid
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:

@@ -24,12 +24,12 @@ class DeploymentSettings:
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns of buckets in which the queue looks up checkpoints
-    satellite_external_id: str = ""  # the queue gives it when it assumes the roles of other sites; empty: no such role
+    satellite_external_id: str = ""  # external ID for AssumeRole at other sites; empty: none is sent
     work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
     idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
     failure_logs: bool = True  # whether the function may read the log lines of failed attempts
-    notice_after_minutes: int = 10  # time in the queue after which a start is news for people
+    notice_after_minutes: int = 10  # shortest time in the queue for which people get a notice about the start
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
     history_table: str = "sagemaker-queue-history"
@@ -38,7 +38,8 @@ class DeploymentSettings:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "DeploymentSettings":
         """Read the Lambda's environment. Missing variables keep their default.
 
-        :raises ValueError: an ARN cannot match a caller. The template refuses such an ARN, too.
+        :raises ValueError: a pattern in ADMIN_ARNS is not valid (`identity.pattern_issue`). The template refuses such a
+            pattern too.
         """
         for arn in _split(environment.get("ADMIN_ARNS", "")):
             if issue := identity.pattern_issue(arn):

@@ -10,7 +10,7 @@ _CODES = {code.value: code for code in ErrorCode}
 
 
 def code_of(kind: type[QueueError]) -> ErrorCode:
-    """Return the code of a class of errors: its own, or that of its nearest base class with a code."""
+    """Return the code of a class of errors, or of its nearest base class that has a code."""
     return next((_CODES[it.__name__] for it in kind.__mro__ if it.__name__ in _CODES), ErrorCode.INTERNAL_ERROR)
 
 

@@ -12,7 +12,7 @@ from job_queue.prediction.conformal import BOUND, FEW_LOOKS, FEWEST_LOOKS
 from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
 LONGEST_PAUSE = 60  # seconds
-SHORTEST_HINT = 30  # seconds; followers use intervals of up to this length by themselves
+SHORTEST_HINT = 30  # seconds; clients that follow a job use intervals of up to this length anyway
 
 WIDE = "SPREAD"  # code of the API for a start whose interval is wide or unknown
 _UNKNOWN = {
@@ -72,10 +72,10 @@ def _sentences(estimate: Estimate, found: StartInterval, expected: Expectation, 
 
 
 def ask_again_after(waits_since: float, expected: float | None, now: float) -> int | None:
-    """Return the seconds after which a follower should ask for a waiting job again; None for SHORTEST_HINT or less.
+    """Return the seconds after which a client should request a waiting job again; None for SHORTEST_HINT or less.
 
-    The result is a tenth of the expected remaining wait or, if that is unknown, of the wait so far, and at most
-    LONGEST_PAUSE.
+    The result is a tenth of the expected remaining wait. If the expected start is unknown, the result is a tenth of the
+    wait so far. The maximum is LONGEST_PAUSE.
 
     :param waits_since: epoch seconds, like the other times.
     :param expected: the job's expected start; None if it is unknown.

@@ -21,8 +21,8 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
-# Formats of the positions in tokens. Each position is checked before a query, because DynamoDB fails for impossible
-# keys.
+# Formats of the positions in tokens. Each position is checked before a query, because DynamoDB returns an error for an
+# invalid key.
 _NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
 INDEX_KEY = {
@@ -80,15 +80,15 @@ class JobPages:
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of the page after this job, for an answer in which only a part of a page fits."""
+        """Return the token of the page that begins after this job, for an answer with only a part of a page."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
-        # reads. A job that starts could be missing in both reads. Only cycles start jobs: if a cycle has written
-        # meanwhile, active jobs are read again.
+        # reads. A job that starts could be missing in both reads. Only cycles start jobs, so active jobs are read
+        # again if a cycle has written meanwhile.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
@@ -108,7 +108,7 @@ class JobPages:
 class HistoryPages:
     """A reader of pages of attempt records.
 
-    :param clock: seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:

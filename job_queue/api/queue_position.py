@@ -1,4 +1,4 @@
-"""The positions of waiting jobs in the queue, and the reasons why they wait."""
+"""The positions of waiting jobs in the queue, and the reasons why these jobs wait."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,8 +21,9 @@ from job_queue.scheduler import (
 
 
 class QueuePosition:
-    """The positions of waiting jobs and the reasons why they wait, by the last plan.
+    """The positions of waiting jobs and the reasons why these jobs wait, according to a plan.
 
+    :param plan: usually the last published plan.
     :param outlook: expected starts and ends of live jobs, and the jobs with idle GPUs.
     """
 
@@ -36,16 +37,16 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 
-        None if the job does not wait or is not in the plan. None also if the job waits for a reason that does not
-        depend on the order, such as a dependency or a hold by a user.
+        None if the job does not wait or is not in the plan. None also if the reason to wait does not depend on the
+        order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """Return when a job is expected to start.
+        """Return the expected start of a waiting job.
 
-        None without a hold in the plan, without an estimate, and for a job on hold, which no estimate applies to. An
-        estimate that a release has made wrong is left out, too.
+        None if the plan has no hold for the job, if there is no estimate, or if the job is on hold by a user. None also
+        if the estimate was made while the job was on hold, because the release has made this estimate wrong.
         """
         outlook = self._outlook
         is_planned = job.name in self._holds and job.state.waits and not job.held
@@ -58,26 +59,26 @@ class QueuePosition:
         return expectation(outlook.estimates[job.name], found, outlook.at, asked)
 
     def ask_again_after(self, job: Job) -> int | None:
-        """Return the seconds for which followers need not ask again; None if they use their own intervals."""
+        """Return the seconds after which a client should request a waiting job again; None: no suggestion."""
         if not job.state.waits or not self._plan.has_seen(job):
             return None
         estimate = self._outlook.estimates.get(job.name)
         return ask_again_after(epoch(job.since), estimate.start if estimate else None, self._plan.asked)
 
     def expected_end(self, job: Job) -> datetime | None:
-        """Return when a live job is expected to end; None if that is unknown or the outlook is too old."""
+        """Return the expected end of a live job; None if the end is unknown or the outlook is too old."""
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Return since when the GPUs of a job's instances are idle; None if the GPUs work or nothing is known."""
+        """Return since when the GPUs of a job's instances are idle; None if they are in use or this is not known."""
         return rounded(self._outlook.idle_since(job, self._outlook.asked))
 
     def unsaved_since(self, job: Job) -> datetime | None:
-        """Return since when a job has run without a checkpoint; None if it has one or that is not known."""
+        """Return since when a job has run without a checkpoint; None if there is a checkpoint or this is not known."""
         return rounded(self._outlook.unsaved_since(job, self._outlook.asked))
 
     def unschedulable_message(self, job: Job) -> str | None:
-        """Return why no instances of the policy can ever hold the job; None if some can."""
+        """Return why a job cannot start until the policy changes; None if the plan has no such reason."""
         hold = self._holds.get(job.name)
         return hold.message if hold and hold.reason in UNTIL_POLICY_CHANGES else None
 
@@ -101,7 +102,7 @@ class QueuePosition:
         return self._not_planned(job)
 
     def _not_planned(self, job: Job) -> Reason:
-        """Return why a job waits if it has no hold in the plan, or if it has changed since the plan."""
+        """Return why a job waits if the plan has no hold for the job, or if the job has changed since the plan."""
         if job.name in self._plan.unrecorded:
             message = "The queue cannot store its next state, so plans leave it out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
@@ -128,7 +129,7 @@ class QueuePosition:
         return Reason("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
-        """Return the jobs ahead of a waiting job, its blockers, and advice; None if it has no hold in the plan."""
+        """Return the jobs ahead of a waiting job, its blockers, and advice; None without a hold in the plan."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
@@ -156,7 +157,10 @@ def _kept_back(job: Job) -> Reason | None:
 
 
 def _tried_again_message(reason: str, *, refused: bool) -> str:
-    """Return the message that the next cycle tries a job again, with SageMaker's last reason."""
+    """Return the message that the queue tries a job again, with the reason of the last refusal or failure.
+
+    :param refused: whether SageMaker refused the last launch. Otherwise the last attempt failed.
+    """
     if not refused:
         return f"The queue tries again within a minute. The last try: {sentence(reason)}"
     return f"SageMaker refused its last launch. {sentence(reason)} The queue tries again within a minute."

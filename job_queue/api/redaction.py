@@ -2,8 +2,8 @@
 
 Users put keys and passwords into the environment, the hyperparameters and the command of a container. Such values are
 replaced. The names of variables and hyperparameters stay, since other users need them to recognise a job.
-`domain.access.program_output` replaces the message of a failed program, because in this message SageMaker repeats the
-whole command and the last output of the program.
+`domain.access.program_output` replaces the message of a failed program, because SageMaker repeats the whole command and
+the last output of the program in this message.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def _without(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _hidden(value: Any) -> Any:
-    """Return a value of the same shape: members keep their names, and other values are replaced."""
+    """Return a value of the same shape, in which names stay and all other values are replaced."""
     if isinstance(value, Mapping):
         return {name: _hidden(below) for name, below in value.items()}
     if isinstance(value, list):

@@ -63,7 +63,7 @@ from job_queue.services.drains import DrainChange
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
 ShowsValues = Callable[[Job], bool]
-"""Returns whether the caller may see the values of a job that can be secret."""
+"""A function that returns whether the caller may see the values of a job that can be secret."""
 
 
 def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
@@ -131,7 +131,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
 
 
 def _stage_since(job: Job) -> datetime | None:
-    """Return since when SageMaker reports the stage of a running attempt; None if the stage is not known."""
+    """Return the time since which a running attempt is in its present stage; None if the stage is not known."""
     if job.stage is None or job.state is not JobState.RUNNING:
         return None
     return _time(iso(job.stage_at / 1000)) if job.stage_at else _time(job.started)
@@ -150,7 +150,8 @@ def detail(
 ) -> JobDetail:
     """Return the full description of a job: its summary, request, history, attempts and reasons to wait.
 
-    :param policy: the policy in force, whose rules are compared with a failure. None: they are not compared.
+    :param policy: the policy in force, to show the action that its rules would choose for the failure now; None: not
+        shown.
     """
     job, request = record.job, json.loads(record.details)
     full = shows_values(job)
@@ -239,8 +240,8 @@ def queue_status(
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
     :param room: bytes for the answer. Pools, departments and projects are always complete. External jobs get at most a
-        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Bytes
-        that one of these two lists does not need go to the other list.
+        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Each
+        of these two lists may use the bytes that the other list does not need.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)
@@ -343,7 +344,10 @@ def _pool_drain(drain: Drain | None, now: float) -> PoolDrain | None:
 
 
 def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
-    """Return the GPUs in use in a shared pool: GPUs of members, and all GPUs of whole instances. 0 for other pools."""
+    """Return the GPUs in use in a shared pool; 0 for other pools.
+
+    Members count with their GPUs, all other jobs with all GPUs of their instances. Carriers do not count.
+    """
     if pool.gpus is None:
         return 0.0
     here = {name for name, job in cluster.active.items() if pool.name in job.slots}

@@ -120,10 +120,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """Return the API with all its routes.
 
-    :param shared_reader: reader for requests that change nothing. The rows of this reader are shared between requests
-        for a few seconds.
-    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that it
-        shows these changes.
+    :param shared_reader: reader for requests that change nothing. Requests share the rows of this reader for a few
+        seconds.
+    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that
+        the answer shows the change.
     :param invocation: returns the current invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
@@ -321,8 +321,8 @@ def _serves(
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
     """Return a decorator that registers a function as the answer to an operation.
 
-    A caller without the right to the operation is refused. Rights that depend on a job or a project are not checked
-    here, but by the services and, for previews, by the route.
+    A caller without the right to the operation is refused. The services check rights that depend on a job or a
+    project; for previews, the route checks these rights.
     """
     action = ACTIONS[operation.id]
 

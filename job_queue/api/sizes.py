@@ -8,7 +8,7 @@ import msgspec
 
 from api_contract.shape import Shape
 
-LARGEST_ANSWER = 6_000_000  # bytes as Lambda sends them; the limit of Lambda is 6 MiB
+LARGEST_ANSWER = 6_000_000  # bytes as sent by Lambda; the limit of Lambda is 6 MiB
 MOST_BYTES = 5_000_000  # limit on the lists of an answer together
 
 Part = TypeVar("Part", bound=Shape)
@@ -17,7 +17,8 @@ Part = TypeVar("Part", bound=Shape)
 def sent_bytes(body: str) -> int:
     """Return the bytes of a body in Lambda's answer.
 
-    In that answer the body is a JSON string, so quotes and non-ASCII characters are escaped (again).
+    In Lambda's answer the body is a JSON string. So quotes and non-ASCII characters are escaped, even if they were
+    escaped before.
     """
     return len(json.dumps(body))
 
@@ -28,7 +29,7 @@ def bytes_of(part: object) -> int:
 
 
 def take_fitting(parts: Iterable[Part], room: int) -> tuple[tuple[Part, ...], int]:
-    """Return the first parts that fit, and the bytes that are left. If not all parts fit, 0 bytes are left.
+    """Return the first parts that fit, and the bytes that are left. If a part does not fit, 0 bytes are left.
 
     :param room: bytes for all parts together.
     """

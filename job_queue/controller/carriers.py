@@ -36,7 +36,7 @@ SILENT_SECONDS = 5 * 60  # time without an authentic heartbeat after which a car
 BEAT_SECONDS = 60  # a heartbeat older than this says nothing about members
 START_SECONDS = 60 * 60  # longest time from a carrier's launch until its agent publishes its key
 ASSIGNED_SECONDS = 60  # longest time until an agent sees an assignment
-OVERDUE_SECONDS = 6 * 3600  # after MaxRuntimeInSeconds, for downloads and up to four hours of saving
+OVERDUE_SECONDS = 6 * 3600  # time beyond MaxRuntimeInSeconds, for downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # tries to change a carrier that other invocations change at the same time
 CLOCK_SECONDS = 5  # the largest difference between the clocks of S3 and SageMaker
@@ -198,11 +198,11 @@ class Carriers(ControllerPart):
     def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
         """Apply reports of agents. Return whether a cycle may do more now.
 
-        An object in a mailbox only says where to look. A pair without a member counts if the carrier is active. A pair
-        with a member counts if the member is active and recorded on this carrier.
+        The pairs are not trusted: each pair only names a carrier or a member to check. A pair without a member is used
+        if the carrier is active. A pair with a member is used if the member is active and recorded on this carrier.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
-            member means that the agent has introduced itself.
+            member stands for the agent's first report, which contains the agent's key.
         """
         active = self._repository.active()
         carriers = {job.launched: job for job in active if job.carries is not None}
@@ -245,7 +245,7 @@ class Carriers(ControllerPart):
         return False  # the next tick tries again
 
     def listen(self, enough_time: Callable[[], bool]) -> bool:
-        """Look for reports that arrived without an event, for silent agents and for members that do not end.
+        """Check mailboxes for reports that arrived without an event, silent agents and members that do not end.
 
         Return whether a cycle may do more now. Each carrier needs one call, and one more for each missing report.
         """
@@ -267,15 +267,15 @@ class Carriers(ControllerPart):
     def _listen_to(self, carrier: Job, members: Sequence[Job]) -> bool:
         now = self._clock()
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
-            return sum(self._examine(job) for job in members) > 0  # `any` would not examine each member
+            return sum(self._examine(job) for job in members) > 0  # not `any`: each member is examined
         if carrier.agent_key is None:
             if self._record_agent_key(carrier):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
             heard = self._training.heard_of(carrier)
-            more = sum(self._look_for_end(job, heard) for job in members) > 0  # `any` would not look at each member
-            # The first heartbeat follows some seconds after the agent has introduced itself.
+            more = sum(self._look_for_end(job, heard) for job in members) > 0  # not `any`: each member is checked
+            # The first heartbeat follows some seconds after the agent's key. Until then, count from the start.
             since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
             if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
                 return more

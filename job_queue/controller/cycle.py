@@ -60,7 +60,7 @@ class Invocation:
     holder: str  # unique name of this invocation as the holder of the lease
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
-    may_wait: bool = False  # whether the invocation may sleep until there is more to do: no caller waits for its answer
+    may_wait: bool = False  # whether the invocation may sleep until more is due, as no caller waits for its answer
     woken_by: str | None = None  # the holder whose promise of a later cycle this invocation keeps; see `opening.Watch`
 
     def has_time(self) -> bool:
@@ -82,12 +82,12 @@ class Controller(ControllerPart):
 
     :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param newest_object_at: returns for a site what looks up when an object was last written under an address in S3
-        (epoch seconds). None: no bucket may be listed.
+    :param newest_object_at: returns, for a site, a function from an address in S3 to the time at which an object was
+        last written there (epoch seconds). None: no bucket may be listed.
     :param failure_log: returns the last log lines of a failed attempt. None: no lines are read.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
-    :param wake_up: starts another invocation, which may wait, to keep the promise of the given holder.
+    :param wake_up: starts another invocation, which may sleep and keeps the given holder's promise of a later cycle.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class Controller(ControllerPart):
     ) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now.
 
-        :param origin: the region and account of the event; None: those of the stack. An event from elsewhere than the
-            home site and the sites of the policy's pools is ignored.
+        :param origin: the region and account of the event; None: those of the stack. An event is ignored if its site is
+            neither the home site nor the site of a pool.
         """
         metadata, known, site = None, None, None
         if origin and not origin.is_home:
@@ -149,8 +149,8 @@ class Controller(ControllerPart):
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
         """Apply reports that agents have written into their mailboxes, and run cycles if there may be more to do now.
 
-        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. If the
-            second value is None, it is the agent's first report, which names the agent's key.
+        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
+            member stands for the agent's first report, which contains the agent's key.
         """
         if self._carriers.apply(reported):
             self.wake(invocation)
@@ -168,8 +168,9 @@ class Controller(ControllerPart):
     def tick(self, invocation: Invocation) -> None:
         """Compare the records with SageMaker, then raise the generation and run cycles as in `wake`.
 
-        SageMaker is asked before the lease is taken, so that no other invocation waits for its answers. Mailboxes are
-        read after the cycle, because reading takes long if users fill them. Without carriers, no mailbox is read.
+        SageMaker is called before the lease is taken, so that no other invocation waits for SageMaker's answers.
+        Mailboxes are read after the cycle, because users can fill mailboxes, and reading then takes long. Without
+        carriers, no mailbox is read.
         """
         compared = Comparison()
         try:
@@ -196,7 +197,7 @@ class Controller(ControllerPart):
             return False
 
     def _refresh_training_plans(self, metadata: Metadata) -> None:
-        """Refresh the training plans for the next cycle. Errors are only logged: the comparison needs no plans."""
+        """Refresh the training plans for the next cycle. Log errors only: the comparison needs no training plans."""
         try:
             self._training_plans.refresh(metadata)
         except Exception as error:
@@ -221,7 +222,7 @@ class Controller(ControllerPart):
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._repository.notify(LeaseConflict())
-                # The holder may have died, so look again after the lease has expired.
+                # The holder may have been killed, so try again after the lease has expired.
                 if not self._look_again(invocation, watch, opened.expires + 1):
                     return
             else:
@@ -263,7 +264,7 @@ class Controller(ControllerPart):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
         if not _may_sleep(invocation, seconds):
-            # If the wait is too long for one invocation, it sleeps as long as it may, and then wakes the next.
+            # If the wait is too long for this invocation, sleep as long as possible, then wake the next invocation.
             longest = invocation.remaining() - CYCLE_SECONDS - SPARE_SECONDS
             if seconds > longest > SHORTEST_WAIT and _may_sleep(invocation, longest):
                 self._sleep(longest)
@@ -297,7 +298,7 @@ class Controller(ControllerPart):
         adoptions.clear()
         cluster, more_ended = self._settle_live_jobs(lease, cluster)
         now = self._clock()
-        # 3. Continue earlier decisions: stops that users request, and launches without an answer.
+        # 3. Continue earlier decisions: requested stops, and launches that need another call.
         call = new_call(now, invocation.remaining())
         rates = _LaunchRates(lease, self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
@@ -359,9 +360,9 @@ class Controller(ControllerPart):
         )
 
     def _settle_live_jobs(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Apply what is due for carriers, missed starts and dependents. Return also if another cycle may find more.
+        """Settle carriers, missed starts and dependents. Return the new state, and whether another cycle may find more.
 
-        A job that is stopped because it has not started in time stops its dependents in the same cycle.
+        Dependents come last, so that a job stopped for a missed start also stops its dependents in the same cycle.
         """
         cluster = self._missed_starts.settle(lease, self._carriers.settle(lease, cluster))
         return self._dependencies.settle(lease, cluster)
@@ -436,7 +437,7 @@ class Controller(ControllerPart):
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[JobTransition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
-        """Send a call for every recorded launch. Return the answers; a launch that had no time left has no answer."""
+        """Send a call for every recorded launch. Return the answers, without launches for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
@@ -477,7 +478,7 @@ class Controller(ControllerPart):
 
 
 class _LaunchRates:
-    """The CreateTrainingJob calls that one cycle may send at each site. The lease keeps what is left."""
+    """The CreateTrainingJob calls that one cycle may send at each site. The rest is stored in the lease."""
 
     def __init__(self, lease: Lease, rate: CreateRate, now: float) -> None:
         self._lease = lease
@@ -535,7 +536,7 @@ def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: Clu
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return the times at which quota lag allows the next tries (epoch seconds); none if no job waits for them."""
+    """Return the times at which quota lag allows the next tries (epoch seconds); empty if no job backs off."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

@@ -1,4 +1,4 @@
-"""Make a cycle's transitions: starts and evictions, repeated launches, stops that are requested."""
+"""Make a cycle's transitions: starts and evictions, repeated launches, requested stops."""
 
 import secrets
 from collections.abc import Mapping

@@ -86,7 +86,7 @@ class Launcher(ControllerPart):
             return self._training.assign(job, request)
         result, message = self._training.at(job.site).create(request)
         if result is LaunchResult.REFUSED and has_added_check(stored_request(details), request):
-            # SageMaker may refuse the health check, which the user did not write. The message may not say so. The next
+            # SageMaker may have refused the health check, which the queue added, without naming the check. The next
             # launch goes without the check, and SageMaker's answer to that launch decides about the job.
             without = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
             return LaunchResult.CHECK_AT_FAULT, f"{message} ({without})"
@@ -125,7 +125,7 @@ class Launcher(ControllerPart):
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                # For a member the call is not known, because its agent may have obeyed an earlier call.
+                # The call that a member's agent obeyed is not known: an earlier call is possible.
                 more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
                 drained = cluster.drain_of(job, self._clock()) is not None  # the attempt can be stopped only now
                 return self._end_lag(job, cluster) or more or drained
@@ -170,7 +170,7 @@ class Launcher(ControllerPart):
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
         """Record a refusal. A wrong request fails its job. After most other refusals the job waits again.
 
-        While an older call may still take effect, the launch goes on. A cancelled job is stopped. Return whether
+        While an older call may still take effect, the launch continues. A cancelled job is stopped. Return whether
         planning again may do more now.
         """
         sent_at = job.calls[-1].sent_at
@@ -222,7 +222,7 @@ class Launcher(ControllerPart):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job is not proven to be this job's attempt. It is left alone, and counted while it is alive.
+        # The training job is not proven to be this job's attempt: leave it alone, but count it while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
@@ -280,9 +280,9 @@ class Launcher(ControllerPart):
 def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
     """Return the meaning of a refusal for a quota, taking the job's pool into account."""
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
-        return LaunchResult.NO_QUOTA  # the job itself asks for spot instances, so its on-demand pool need not back off
+        return LaunchResult.NO_QUOTA  # the request, not the pool, asks for spot instances: the pool need not back off
     if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
-        return LaunchResult.NOT_NOW  # the pool, not the job, wants instances kept warm: the next launch goes without
+        return LaunchResult.NOT_NOW  # keep_warm is the pool's setting, not the request's: the next launch leaves it out
     return result
 
 

@@ -13,8 +13,8 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
-PROMISE_SECONDS = 30  # time after a promised cycle is due for which other invocations rely on the promise
-PROMISE_AGAIN_SECONDS = 10  # a promise that ends less than this long after the next cycle is due is renewed
+PROMISE_SECONDS = 30  # a promise is valid until this long after its cycle is due
+PROMISE_AGAIN_SECONDS = 10  # a promise is renewed if it ends less than this long after the next cycle is due
 SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes its own promise
 
 
@@ -139,7 +139,7 @@ class Watch:
         self._looks_at = clock()
 
     def keep(self, due: float) -> bool:
-        """Promise to run the next cycle, unless another invocation has promised. Return whether this one runs it.
+        """Promise to run the next cycle, unless another invocation has promised. Return whether to run the cycle here.
 
         :param due: when the cycle is due (epoch seconds). Another invocation's promise does not count if its cycle is
             more than `SOONER_SECONDS` later. For example, launches that wait only for the launch rate must not wait for

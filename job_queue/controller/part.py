@@ -47,7 +47,7 @@ class ControllerPart:
             self._repository.commit(lease, part, self._clock())
         except LeaseLost:
             raise
-        except (Refused, Unavailable) as error:  # an invocation that changed one of the jobs causes another cycle
+        except (Refused, Unavailable) as error:  # the invocation that changed a job also causes another cycle
             if len(part) > 1 and isinstance(error, Refused | Unwritable):
                 return [transition for one in part for transition in self._commit(lease, [one], what)]
             log.info(f"{what} not recorded", jobs=[it.old.name for it in part], why=repr(error))

@@ -44,7 +44,7 @@ class Publication(ControllerPart):
     def publish(self, *, last: bool) -> None:
         """Publish the plan of the latest cycle if readers do not know it yet.
 
-        :param last: whether no cycle follows at once. If one follows, the plan may wait, because writes cost by size.
+        :param last: whether no cycle follows at once. Otherwise the plan may wait, because writes cost by size.
         """
         if self._waiting is None or not (last or self._clock() >= self._written + PAUSE_SECONDS):
             return

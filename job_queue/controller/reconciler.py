@@ -64,8 +64,8 @@ from job_queue.scheduler import JobState, Policy, Pool
 
 TRIES = 10  # tries to change a job that other invocations change at the same time
 MOST_LOGS = 5  # logs of failed attempts read in one comparison, because the next cycle waits for the comparison
-WALK_SECONDS = 15  # of one walk through a list: a slow region delays neither the next cycle nor other sites for longer
-MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; programs share the rate of these calls
+WALK_SECONDS = 15  # longest time of one walk, so that a slow region does not delay the next cycle and other sites
+MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; other programs share the rate limit
 
 T = TypeVar("T")
 LastLines = Callable[[str, str | None, float, Site | None], list[LoggedLine]]
@@ -81,7 +81,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A live attempt that its waiting job has not recorded. Only a cycle may record the attempt: it takes slots."""
+    """A live attempt that its waiting job has not recorded. Only a cycle may record the attempt, as it takes slots."""
 
     job: str
     found: TrainingJob
@@ -94,15 +94,15 @@ class Comparison:
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record these
     has_carriers: bool = True  # whether there may be mailboxes to read
     reconciled: int | None = None  # epoch seconds of the last successful comparison; None: there was none
-    missed_ends: int = 0  # attempts whose end the comparison has found, and of which no event has told the queue
-    silent_sites: int | None = None  # other sites with missed ends; None: there is no other site
+    missed_ends: int = 0  # ends of attempts that the comparison has found, and that no event has reported
+    silent_sites: int | None = None  # number of other sites with missed ends; None: there is no other site
 
 
 class Reconciler(ControllerPart):
     """The comparison of the queue's records with SageMaker, and the correction of the records.
 
     The log of a failed attempt is read before the end is recorded, with a strict limit, so that one write records the
-    end and the class. An attempt whose end is found in a cycle is classified without its log: a cycle waits for no log.
+    end and the class. In a cycle, an end is classified without the log, because a cycle must not wait for a log.
     """
 
     def __init__(self, backend: Backend, last_lines: LastLines | None = None) -> None:
@@ -187,8 +187,9 @@ class Reconciler(ControllerPart):
     ) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        A new external job also needs a cycle. If it takes slots for which jobs are being stopped, more jobs must be
-        stopped. The training job is described first, because a late event could report an ended training job as alive.
+        A new external job also needs a cycle: it may take slots for which jobs are being stopped, so that more jobs
+        must be stopped. The training job is described first, because a late event could report an ended training job
+        as alive.
 
         :param reported: the end according to an event, used if the training job was deleted since.
         :param logs: the permission to read logs; None in a cycle.
@@ -273,7 +274,7 @@ class Reconciler(ControllerPart):
         )
 
     def _other_sites(self, policy: Policy, metadata: Metadata) -> tuple[Site, ...]:
-        """Return the sites of the policy, and those that have been compared before and still have jobs or list."""
+        """Return the other sites of the policy, and former sites that still have active or external jobs."""
         if not has_other_sites(policy) and not metadata.site_listings:
             return ()
         live = [job.site for job in self._repository.active()] + [job.site for job in self._repository.external()]
@@ -287,7 +288,7 @@ class Reconciler(ControllerPart):
             return error
 
     def _compare_other(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare another site. No error ends the comparison of other sites."""
+        """Compare another site. An error is only logged, so that the remaining sites are compared."""
         try:
             return self._compare_or_back_off(site, metadata, enough_time)
         except Exception as error:
@@ -295,7 +296,7 @@ class Reconciler(ControllerPart):
             return Comparison()
 
     def _compare_or_back_off(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare another site. Begin backoffs of its pools if it does not respond, and end them if it does."""
+        """Compare another site. If the site does not respond, begin backoffs of its pools; otherwise end them."""
         try:
             found = self._compare_at(site, metadata, enough_time)
         except SiteSilent as error:
@@ -309,7 +310,7 @@ class Reconciler(ControllerPart):
         return found
 
     def _backoffs_at(self, site: Site, metadata: Metadata, message: str) -> tuple[CapacityBackoff, ...]:
-        """Return the backoffs of a silent site's pools: nothing starts there, and nothing is set aside for it."""
+        """Return the backoffs of a silent site's pools, so that plans start no jobs and reserve no slots there."""
         typed = [pool.name for pool in self._pools_at(site, metadata) if pool.instance_type]
         return at_silent_site(metadata.capacity_backoffs, typed, self._clock(), message)
 
@@ -334,7 +335,7 @@ class Reconciler(ControllerPart):
         before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
         may_go_on = lambda: self._clock() < now + WALK_SECONDS and enough_time()  # noqa: E731
         walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
-        # read after the list: an earlier launch is in the list or is described
+        # Read the jobs after the list: each attempt launched before this read is in the list or is described.
         everywhere = self._repository.active()
         active = [job for job in everywhere if same_place(job.site, site)]
         external = [job for job in self._repository.external() if same_place(job.site, site)]
@@ -400,7 +401,7 @@ class Reconciler(ControllerPart):
             return False, None
 
     def _check(self, job: Job, metadata: Metadata, logs: "_Reads", missed: list[str]) -> None:
-        """Describe an attempt, and record its end or its progress. Add it to `missed` if its end is recorded here."""
+        """Describe an attempt, and record its end or progress. Add the attempt to `missed` if this records its end."""
         found = self._training.describe_attempt(job)
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -441,7 +442,7 @@ class Reconciler(ControllerPart):
             return
 
     def _note_listed_stages(self, active: Iterable[Job], walk: Walk, enough_time: Callable[[], bool]) -> None:
-        """Record the stages in SageMaker's list whose events were lost. No stage is described for this."""
+        """Record the stages in SageMaker's list whose events were lost. No attempt is described."""
         for job in active:
             secondary, modified = walk.stages.get(job.training_job or "", ("", 0.0))
             transition = self._progressed(job, secondary, modified)
@@ -501,7 +502,7 @@ class Reconciler(ControllerPart):
         return None
 
     def _recording(self, found: TrainingJob) -> JobRecord | None:
-        """Return the record of the job that records this attempt by now, or that waits and can adopt the attempt."""
+        """Return the record of the job that has recorded this attempt by now, or that waits and can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_current_attempt_of(record.job):
             return None
@@ -525,7 +526,7 @@ class Reconciler(ControllerPart):
             return
         is_earlier = any(
             it.training_job_name == ended.name and same_place(it.site, ended.site) for it in record.attempts
-        )  # an attempt that a version without proofs has launched
+        )  # an attempt that an earlier version of the queue launched without a proof
         if not is_earlier and (ended.key != record.job.training_job or record.job.carrier_attempt is not None):
             self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
@@ -572,7 +573,7 @@ class Reconciler(ControllerPart):
         return True
 
     def _released(self, ended: TrainingJob, warm: WarmPool) -> WarmPool:
-        """Release the instances of a failed attempt, so that no job starts on them. Return their warm pool.
+        """Release the instances of a failed attempt, so that no job starts on them. Return the updated warm pool.
 
         If SageMaker does not answer, the release is requested again when a job needs the capacity.
         """
@@ -586,7 +587,7 @@ class Reconciler(ControllerPart):
     def _drop_or_keep_warm(self, key: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
         """Count the instances of an ended training job while SageMaker keeps them warm. Otherwise stop counting them.
 
-        Return whether a cycle may use them now: they are free, or have just become warm and can be released.
+        Return whether a cycle may use the instances now: they are free, or have just become warm and can be released.
         """
         if found is None or found.warm is None:
             return self._repository.drop_external(key)
@@ -604,7 +605,7 @@ class Reconciler(ControllerPart):
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
     def _with_returned_gpus(self, failed: FailedAttempt, ended: TrainingJob, job: Job) -> FailedAttempt:
-        """Return the same failure with its GPUs that other hardware failures named in the day before."""
+        """Return the failure with `returned_gpus`: its GPUs that other hardware failures named in the previous day."""
         if not failed.gpu_uuids:
             return failed
         at = self._clock() if ended.ended_at is None else ended.ended_at
@@ -612,7 +613,7 @@ class Reconciler(ControllerPart):
         return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
 
     def _with_notice(self, transition: JobTransition) -> JobTransition:
-        """Return the same transition with the job whose notice covers it, if similar jobs have failed just before."""
+        """Return the transition with `covered_by`, the job whose notice covers it, if a similar job has just failed."""
         failure = new_failure(transition)
         if failure is None or transition.new.state is not JobState.FAILED:
             return transition
@@ -695,7 +696,7 @@ class _Reads:
 
 
 def _rules_for(record: JobRecord, policy: Policy) -> Iterator[NamedRule]:
-    """Yield the rules for a job, whose tag is in its request."""
+    """Yield the failure rules for a job: those of its tag `retry_on`, of its project and of the policy."""
     tag = stored_request(record.details).tag_values.get("retry_on")
     yield from rules_for(tag.text if tag else None, record.job.project, policy)
 
@@ -715,7 +716,7 @@ def _reported(detail: Mapping[str, Any], site: Site | None) -> TrainingJob | Non
 
 
 def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
-    """Return whether an active job must be described, because it may have ended, or got the instances it waited for."""
+    """Return whether an active job must be described, because it may have ended or received its instances."""
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since

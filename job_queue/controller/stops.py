@@ -79,5 +79,5 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether to request a stop. The name of an attempt that SageMaker does not know may have been reused."""
+    """Return whether to request a stop: False if SageMaker does not know the attempt, whose name may be reused."""
     return job.state is JobState.STOPPING and job.missing_since is None

@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         print(json.dumps(result, indent=2, ensure_ascii=False), flush=True)
     except BrokenPipeError:  # the reader of the pipe, such as `head`, has closed it
-        sys.stdout = None  # the interpreter would flush the output again at exit
+        sys.stdout = None  # else the interpreter flushes the output again at exit, and fails again
     return 0
 
 

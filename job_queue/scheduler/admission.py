@@ -1,4 +1,4 @@
-"""Decide which slots a waiting job gets: free slots, slots being freed, slots of lower-priority jobs, or of victims.
+"""Decide which slots a waiting job gets: free slots, slots being freed, or slots of lower-priority jobs or victims.
 
 The strategies are tried in order, least disruptive first. Each strategy returns whether the job now starts or has a
 reservation. docs/developers/scheduling-rules.md has the rules, each with an example.
@@ -38,11 +38,12 @@ class Admission:
         self._migration = Migration(snapshot, state)
         self._first = True
         self._passed_over: dict[str, int] = {}  # project -> highest rank that was not admitted in this phase
-        # Alternatives of the job that is tried, and their claims. A search without success does not change them:
+        # Alternatives of the job that is tried, each with its claim. Several searches use the same claim, because a
+        # search without success does not change the plan:
         self._claims: list[tuple[Slots, SlotClaim]] = []
 
     def begin(self, *, first: bool) -> None:
-        """Begin a phase."""
+        """Begin a phase. The first phase also closes all backfill windows and computes the claims again."""
         self._first = first
         self._passed_over.clear()
         if first:
@@ -52,8 +53,8 @@ class Admission:
     def admit(self, candidate: Candidate) -> bool:
         """Try to serve one job. Return whether the job starts, or waits with a reservation or a backfill window.
 
-        After False, the caller skips jobs with the same equivalence key (demand and properties) and the same or a lower
-        priority, because they would not be served either.
+        After False, the caller skips jobs with the same equivalence key (demand and properties) and no higher priority,
+        because such jobs would not be served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
@@ -108,8 +109,8 @@ class Admission:
                 need for need in in_quota if self._within_entitlement(candidate, need, project_only=True)
             ]
             in_entitlement = [need for need in in_project_entitlement if self._within_entitlement(candidate, need)]
-        # `in_quota` and `in_project_entitlement` contain alternatives beyond the entitlement. The migration of jobs of
-        # the project, or reclaim inside the department, may bring these alternatives within the entitlement.
+        # `in_quota` and `in_project_entitlement` contain alternatives beyond the entitlement. Migrating jobs of the
+        # project, or reclaiming inside the department, may bring these alternatives within the entitlement.
         may_migrate = self._migration.is_possible()
         if not in_project_entitlement and not may_migrate:
             return False
@@ -170,7 +171,7 @@ class Admission:
         return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, project_only=project_only)
 
     def _lower_priority_slots(self, candidate: Candidate, need: Slots) -> Slots:
-        """Return the slots in these pools that the job may take from jobs of lower priority in its project."""
+        """Return the slots in the pools of `need` that the job may take from lower priorities in its project."""
         state = self._state
         if candidate.job.left_idle:
             return NOTHING
@@ -211,7 +212,7 @@ class Admission:
         return self._start(candidate, need)
 
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Move an alternative to the front that is free and takes no slots claimed by jobs with only one pool.
+        """Move to the front an alternative that is free and takes no slots claimed by jobs with only one pool.
 
         An alternative of another size is not moved to the front. The second phase keeps the order, because all jobs
         with claims were tried in the first phase.
@@ -261,7 +262,7 @@ class Admission:
     # --- strategies: slots being freed ------------------------------------------------------------------
 
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        """Reserve free slots and slots being freed, if together they suffice for the job."""
+        """Reserve free slots and slots being freed for the job, if both together suffice."""
         state = self._state
         if any(count > state.available_soon(pool, candidate.name) for pool, count in need.items()):
             return False  # faster than the other checks
@@ -283,10 +284,10 @@ class Admission:
         return True
 
     def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
-        """Reserve the available slots if jobs that are being launched hold the rest and can be evicted once they run.
+        """Reserve the available slots if the other slots are held by jobs being launched that can be evicted later.
 
-        A job cannot be stopped before it runs. If another job started on the available slots now, it would soon have to
-        be evicted as well.
+        A job cannot be stopped before it runs. If another job started on the available slots now, that job would soon
+        have to be evicted as well.
         """
         state = self._state
         if not state.victims.any_launching or not state.fits(candidate, need, Bound.LIMIT):

@@ -1,8 +1,8 @@
 """Keep free slots for other jobs: backfill windows of patient jobs, and claims of jobs that have only one pool.
 
-A patient job has waited longer than `patience`. Its backfill window is a number of free slots that are kept for it. A
-later job may start on slots of the window in two cases: the later job ends before the patient job could start, or takes
-only slots that the patient job will not need at its start.
+A patient job has waited longer than `patience`. The backfill window of a patient job is a number of free slots that are
+kept for the job. A later job may start on slots of the window in two cases: the later job ends before the patient job
+could start, or takes only slots that the patient job will not need at its start.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ from job_queue.scheduler.victims import NodeAndPool
 
 
 class BackfillWindows:
-    """The backfill windows of one pass over the candidates, and the check whether a later job may pass them."""
+    """The backfill windows of one pass over the candidates, and the check whether a later job may use their slots."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now
@@ -93,7 +93,7 @@ class BackfillWindows:
                     window.spare[pool] -= count
 
     def _end_time(self, candidate: Candidate) -> float:
-        """Return when a candidate will have ended if it starts now, in seconds since the epoch."""
+        """Return the assumed end of a candidate if the job starts now, in seconds since the epoch."""
         return self._now + candidate.assumed_runtime
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
@@ -119,7 +119,7 @@ class BackfillWindows:
         return Window(slots, starts, spare)
 
     def _earliest_free(self, pool: str, count: int) -> float:
-        """Return the earliest time at which that many slots of a pool can be free, in seconds since the epoch."""
+        """Return the earliest time at which `count` slots of a pool can be free, in seconds since the epoch."""
         free = self._state.free[pool]
         if free >= count:
             return self._now
@@ -169,7 +169,7 @@ class OnlyPoolClaims:
                 taken.update({(node, pool): count for node in job.project.path})
 
     def end_claim(self, job: Candidate) -> None:
-        """Drop the claim of the job that is served now: this job takes the slots, or leaves them to other jobs."""
+        """Drop the claim of the job that is served now: the job takes the slots, or leaves the slots to other jobs."""
         if job.name in self._claims:
             self._claimed.subtract(self._claims.pop(job.name))
 
@@ -195,6 +195,6 @@ class OnlyPoolClaims:
 
 
 def _has_only_pool(job: Candidate) -> bool:
-    """Return whether all alternatives share a pool, and none of them was refused."""
+    """Return whether all alternatives have a pool in common, and none of them backs off or was refused."""
     first, *others = job.alternatives
     return not (job.backs_off or job.refused_alternatives) and any(all(pool in it for it in others) for pool in first)

@@ -23,7 +23,7 @@ from job_queue.scheduler.ordering import WaitingKey, WaitingOrder, expected_runt
 from job_queue.scheduler.sharing.spending import Spending
 
 Group = tuple[str, str, str]
-"""Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave to the group."""
+"""The key of the jobs that share a `max_parallel`: project, owner, and the name that the owner gave to the group."""
 
 _Items = tuple[tuple[tuple[str, int], ...], ...]
 """Alternatives in a hashable form."""
@@ -62,8 +62,8 @@ class Candidate:
     def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
         """Return the alternatives on which the job starts while these slots are reserved for it.
 
-        Sizes smaller than the reserved one are left out: other jobs were evicted so that this job starts on the
-        reserved size.
+        Sizes smaller than the reserved size are left out, because other jobs were evicted so that this job starts on
+        the reserved size.
         """
         promised = next((need for need in self.alternatives if covers(reserved, need)), None)
         if promised is None or len(self.alternatives) < 2:
@@ -129,7 +129,8 @@ def find_candidates(
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
     A job that has a reservation and whose pools back off is in both results. Such a job does not start, but keeps its
-    reservation, unless the region or account of the pools does not respond: nothing is freed there for now.
+    reservation. But if the region or account of the pools does not respond, the job is no candidate and loses its
+    reservation: no slots are freed there for now.
     """
     candidates: list[Candidate] = []
     refused: dict[str, WaitReason] = {}
@@ -209,7 +210,8 @@ class _Demands:
     def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
         """Return the alternatives that would fit into the empty pools, or the reason why there are none.
 
-        :param pools: the pools that the job may use. The cache's key has the id of this mapping, so no copy is passed.
+        :param pools: the pools that the job may use. Pass the same mapping in each call, not a copy, because the cache
+            identifies the mapping by its id.
         """
         key = (id(pools), tuple([tuple(need.items()) for need in demand]))
         if key not in self._fitting:
@@ -219,7 +221,10 @@ class _Demands:
         return self._fitting[key]
 
     def number_and_pools(self, alternatives: Sequence[Slots]) -> tuple[int, frozenset[str]]:
-        """Return a number that only equal alternatives have, in any order of their pools, and all their pools."""
+        """Return a number that identifies these alternatives, and the set of all their pools.
+
+        Alternatives that differ only in the order of their pools have the same number.
+        """
         key = tuple([tuple(need.items()) for need in alternatives])
         if key not in self._known:
             pools = frozenset(pool for need in alternatives for pool in need)
@@ -307,7 +312,7 @@ class Groups:
             self._used.update(group for group in groups if group in self._most)
 
     def enter(self, candidate: Candidate, sign: int = 1) -> None:
-        """Count a job in its group, or, if `sign` is -1, stop counting it there."""
+        """Count a job in its group. With `sign` -1, remove the job from the count."""
         if candidate.group is not None:
             self._used[candidate.group] += sign
 
@@ -343,13 +348,13 @@ class Groups:
 def requests(
     snapshot: Snapshot, candidates: Iterable[Candidate], tree: ShareTree, groups: Groups
 ) -> dict[ShareNode, Counter[str]]:
-    """Return the slots that each project requests. In each pool, a job requests those of its largest alternative.
+    """Return the slots that each project requests. In each pool, a job requests the slots of its largest alternative.
 
     Candidates and active jobs count, except stopping jobs that do not come back.
 
     If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Without
-    this rule, the request would grow whenever a job starts and another job is read in its place, and the entitlements
-    of other projects would change.
+    this rule, the request would grow whenever a job starts and another job is read in its place. The entitlements of
+    other projects would then change.
     """
     asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
     for candidate, alternatives in groups.limited_requests(candidates):
@@ -388,7 +393,7 @@ class PoolBackoff:
     def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
         """Yield the refusals that concern an alternative, including those whose backoff is over."""
         instance_type = None
-        if job is not None and job.kinds:  # WhatIf adds alternatives at the end; they have the last type of `kinds`
+        if job is not None and job.kinds:  # WhatIf adds alternatives at the end, which have the last type
             instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
             key = f"{pool}/{instance_type}" if instance_type else pool
@@ -397,7 +402,7 @@ class PoolBackoff:
                 yield PoolRefusal(key, paused, pool, count)
 
     def reason(self, alternatives: Sequence[Slots], job: WaitingJob) -> WaitReason:
-        """Return the reason of a job all of whose alternatives back off."""
+        """Return the wait reason of a job, given that all its alternatives back off."""
         blocking = [refusal for need in alternatives for refusal in self.blocking_refusals(need, job)]
         unreachable = bool(blocking) and all(it.paused.unreachable for it in blocking)
         return WaitReason.REGION_UNREACHABLE if unreachable else WaitReason.BACKOFF
@@ -405,8 +410,8 @@ class PoolBackoff:
     def blocking_refusals(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[PoolRefusal]:
         """Return the refusals that keep a job from starting on an alternative.
 
-        :param after: whether a refusal still applies after its backoff if too few slots are free. Evicting other jobs
-            would not create instances that SageMaker does not have.
+        :param after: whether a refusal still applies after its backoff if too few slots are free. The job would then
+            need evictions, and evictions do not create instances that SageMaker does not have.
         """
         return [
             refusal
@@ -416,7 +421,7 @@ class PoolBackoff:
 
 
 def _own_reason(job: WaitingJob, now: float) -> WaitReason | None:
-    """Return why a job cannot start even if all slots are free; None if nothing prevents it."""
+    """Return the reason why a job cannot start even if all slots are free, or None if there is no such reason."""
     if job.held:
         return WaitReason.HELD_BY_USER
     if job.not_before is not None and job.not_before > now:
@@ -445,7 +450,7 @@ def _possible_alternatives(
 def without_drained(
     alternatives: tuple[Slots, ...], job: WaitingJob | ActiveJob, snapshot: Snapshot
 ) -> tuple[Slots, ...]:
-    """Return the alternatives in whose pools the job may start now. A drain of a pool may forbid this."""
+    """Return the alternatives without those that have a pool whose drain forbids the job to start now."""
     if not snapshot.drains:
         return alternatives
     closed = {pool for pool, drain in snapshot.drains.items() if not drain.allows_start(snapshot.now, job.max_runtime)}

@@ -1,4 +1,4 @@
-"""Fair shares, weights and limits of departments and projects, and the project to serve next (rules, 1 and 2)."""
+"""Fair shares, weights and limits of departments and projects, and the project to serve next."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Deprivation = tuple[int, float, float, float, int, int]
 
 
 def counts() -> Counts:
-    """Return a mapping without slots."""
+    """Return an empty mapping, in which a missing pool counts as 0 slots."""
     return defaultdict(int)
 
 
@@ -86,7 +86,7 @@ def fits(node: ShareNode, need: Slots, bound: Bound, freed: Slots = NOTHING) -> 
 
 
 def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, ShareNode]:
-    """Return the nodes at which two projects compete: the projects if they have one parent, else their top nodes."""
+    """Return the nodes at which two projects compete: the projects if they share a parent, else their top nodes."""
     return (project, other) if project.parent is other.parent else (project.top_ancestor, other.top_ancestor)
 
 
@@ -236,7 +236,7 @@ def _ratio(held: float, due: float) -> float:
 def reclaim_key(project: ShareNode, excess: int) -> int:
     """Return the sort key of a project in reclaim; the project with the smallest key loses a job first.
 
-    A project with a spent soft budget comes before all others. Else the project with most excess slots comes first.
+    Projects with a spent soft budget come before all others. Then the project with the most excess slots comes first.
 
     :param excess: slots that the project holds above its entitlement.
     """
@@ -244,7 +244,7 @@ def reclaim_key(project: ShareNode, excess: int) -> int:
 
 
 class ServingOrder:
-    """The order in which projects are served: the most deprived department or top project first, then its project.
+    """The order in which projects are served: the most deprived top node, or that department's most deprived project.
 
     The order is determined again after every decision. The key of a node is computed again only if its usage or its
     next job has changed. Outdated entries stay in the heaps and are skipped.

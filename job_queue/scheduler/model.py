@@ -23,7 +23,7 @@ def covers(have: Slots, need: Slots) -> bool:
 
 
 def is_larger(one: Slots, other: Slots) -> bool:
-    """Return whether `one` is `other` with more instances: the same pools, and in no pool fewer."""
+    """Return whether `one` has the same pools as `other`, more instances in at least one pool, and fewer in none."""
     return one.keys() == other.keys() and one != other and covers(one, other)
 
 
@@ -41,12 +41,12 @@ UNKNOWN_RUNTIME = 24 * 3600.0
 class JobState(StrEnum):
     """State of a job."""
 
-    PENDING = "pending"  # waits, and was not preempted: the job has never run, or is tried again
+    PENDING = "pending"  # waits, and was not preempted: has never run, or is tried again after a failure
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
     PREEMPTED = (
-        "preempted"  # waits again, after its attempt made room, was cut off, or was stopped by a requeue or a drain
+        "preempted"  # waits again: the attempt was stopped to make room, by a requeue or by a drain, or was cut off
     )
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
@@ -90,14 +90,14 @@ class WaitingJob:
     left_idle: bool = False  # was evicted because its GPUs were idle; may not preempt until it has run again
     more_wait: bool = False  # the waiting queue has more jobs than were read
     owner: str = ""
-    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first; True: with any result, False: completed
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first; True: with any outcome, False: as completed
     group: str | None = None  # name that the owner gave to a group of jobs in the project
     max_parallel: int | None = None  # number of jobs of the group that may be active at a time
-    gpus: int | None = None  # for a member: tenths of GPUs of one instance; the demand is then one instance
+    gpus: int | None = None  # for a member: tenths of GPUs on one instance; a member's demand is one instance
     kind: str = ""  # for a member: only members of the same kind share an instance
     preemptions: int = 0  # within the last day
     preempted_in_all: int = 0  # since the submission; at least `preemptions`
-    max_preemptions: int | None = None  # the job's own limit; then it is planned as not preemptible
+    max_preemptions: int | None = None  # the job's own limit; a job that has reached it is planned as not preemptible
     not_before: float | None = None  # the job does not start earlier
     unusable: str | None = None  # a sentence about a pool that the job cannot use, for its message
 
@@ -120,19 +120,19 @@ class ActiveJob:
     max_runtime: float | None = None
     expected: float | None = None  # expected seconds from `started` to the end; None: not known
     idle_since: float | None = None  # time since which the GPUs have been idle; None: they are busy, or not known
-    stop_denied: bool = False  # no victim: SageMaker denied a stop a short while ago, or no stop can be recorded
-    comes_back: bool = False  # is stopped and will wait again, not on hold, so the job still counts for fair shares
+    stop_denied: bool = False  # cannot be evicted: SageMaker has just denied a stop, or no stop can be recorded
+    comes_back: bool = False  # is stopping and will wait again, not on hold, so the job still counts for fair shares
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
     allocation: GpuAllocation | None = None  # for a member: its GPUs; the slot is held by the carrier
     kind: str = ""
-    lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
+    lost: float | None = None  # instance-seconds of work that a stop would lose; None: computed from the times above
     held_since: float | None = None  # time since which the slots are held, if not since `started`
     preemptions: int = 0  # within the day before the start
     preempted_in_all: int = 0  # since the submission; at least `preemptions`
-    max_preemptions: int | None = None  # the job's own limit; then it is planned as not preemptible
-    is_kept: bool = False  # no victim: preempted as often as the policy's or the job's `max_preemptions` allows
+    max_preemptions: int | None = None  # the job's own limit; a job that has reached it is planned as not preemptible
+    is_kept: bool = False  # cannot be evicted: preempted as often as the policy's or the job's `max_preemptions` allows
 
     @property
     def charged_since(self) -> float | None:
@@ -142,7 +142,7 @@ class ActiveJob:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A training job of the queue's own on one instance, on which members run side by side (a pilot job)."""
+    """A training job that the queue launches for itself on one instance, to run members side by side (a pilot job)."""
 
     name: str
     pool: str
@@ -204,7 +204,7 @@ class DrainStops(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The order of an admin to empty a pool: from `at` on, no job starts in the pool, and running jobs are stopped."""
+    """An admin's order to empty a pool: from `at` on, no job starts there, and running jobs are stopped (`stops`)."""
 
     at: int  # epoch seconds from which the drain is in force
     by: str = ""  # ARN of the admin
@@ -217,7 +217,7 @@ class Drain:
         return self.at <= now
 
     def allows_start(self, now: float, max_runtime: float | None) -> bool:
-        """Return whether a job may start in the pool at `now`: its MaxRuntimeInSeconds has to end by `at`."""
+        """Return whether a job may start in the pool at `now`: its MaxRuntimeInSeconds must be over by `at`."""
         return now + (UNKNOWN_RUNTIME if max_runtime is None else max_runtime) <= self.at and not self.is_in_force(now)
 
     def stops_job(self, now: float, *, preemptible: bool) -> bool:
@@ -232,7 +232,7 @@ Drains = Mapping[str, Drain]
 
 
 def stopping_drain(drains: Drains, pools: Iterable[str], now: float, *, preemptible: bool) -> tuple[str, Drain] | None:
-    """Return the first pool whose drain stops a running job of these pools, with the drain; None if no drain does."""
+    """Return the first of a running job's pools whose drain stops the job, with the drain; None if no drain does."""
     for pool in pools if drains else ():
         if pool in drains and drains[pool].stops_job(now, preemptible=preemptible):
             return pool, drains[pool]
@@ -291,7 +291,7 @@ class WaitReason(StrEnum):
     """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
-    NOT_BEFORE = "NOT_BEFORE"  # the time before which the job must not start has not come
+    NOT_BEFORE = "NOT_BEFORE"  # the job's `not_before` is in the future
     DEPENDENCY = "DEPENDENCY"  # a job on which this job depends has not ended
     BACKOFF = "BACKOFF"
     REGION_UNREACHABLE = "REGION_UNREACHABLE"  # the region or account of its pools does not respond
@@ -343,7 +343,7 @@ LAST_RESORT: Mapping[WaitReason, str] = {
     WaitReason.BEHIND_OTHERS: "Wait: it starts when the jobs ahead of it have their instances.",
     WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts when enough of the jobs that block it have ended.",
 }
-"""The advice for the other reasons, after the remedies that were found to help the job."""
+"""The advice for the other reasons, shown after the changes that would let the job start."""
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that last until another job ends: a dependency, or a job of the same group or owner."""
@@ -409,7 +409,7 @@ class Plan:
 
     @property
     def begins(self) -> dict[str, Slots]:
-        """The slots of each job that starts. A member has no slots, except the first member of a new carrier."""
+        """The slots of each job that starts. The first member of a new carrier has its slots, other members none."""
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
         assigned = {it.job: NOTHING for it in self.allocations}

@@ -28,7 +28,7 @@ def waiting_order(
 
     The order: interactive jobs, highest priority, least use of the owner, match with a warm pool, earliest entry, name.
 
-    With `aging`, each `aging` seconds of waiting raise the priority by one. This applies to the order only: preemption
+    With `aging`, each `aging` seconds of waiting raise the priority by one. Aging changes only the order: preemption
     compares priorities without aging.
 
     With Order.SHORTEST, the sort time is entry time + `stretch` x expected runtime. So a shorter job B passes an
@@ -53,7 +53,7 @@ def rank(job: WaitingJob, policy: Policy) -> int:
 def sort_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
     """Return the time by which jobs of equal priority are sorted, in epoch seconds.
 
-    A job that enters after this time does not pass this job.
+    A job of equal priority that enters after this time does not pass the given job.
     """
     if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
         return job.entered
@@ -71,12 +71,12 @@ def expected_runtime(job: WaitingJob) -> float:
 
 
 class WaitingOrder:
-    """Order of a snapshot's waiting jobs. An instance is called with a job, and returns the job's sort key.
+    """Order of a snapshot's waiting jobs. Calling an instance with a job returns the job's sort key.
 
-    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is a sum of
-    slots: the average held lately, the slots held now, and the slots that the owner's earlier waiting jobs need. So
-    owners with equal use take turns, and an owner with more use waits until the others have caught up. Owners with a
-    spent soft budget come last.
+    If past use counts (`usage_half_life`), jobs of one priority are ordered by the use of their owners. The use of an
+    owner is a sum of slots: the average held lately, the slots held now, and the slots that the owner's earlier waiting
+    jobs need. So owners with equal use take turns, and an owner with more use waits until the others have caught up.
+    Owners with a spent soft budget come last.
     """
 
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:

@@ -5,10 +5,10 @@ slots and not particular slots. All reservations together never exceed the slots
 
 Reservations are filled in the order in which their jobs are served: first from slots that this plan's victims free,
 then from free slots. The remaining free slots are available to all jobs. So a job waits only for stops that were
-requested for this job, whichever jobs are served later.
+requested for this job, and jobs that are served later do not change that.
 
-A job that is served before the holder of a reservation may start on the holder's free slots, if stops under way free as
-many slots for the holder.
+A job that is served before the holder of a reservation may start on the holder's free slots, but only if stops in
+progress will free as many slots for the holder.
 """
 
 from bisect import bisect_left, insort
@@ -29,7 +29,9 @@ class Window:
     """The backfill window of a patient job, and the job's earliest start."""
 
     slots: Slots  # free slots that are kept for the job
-    starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
+    # Earliest start, in seconds since the epoch. Active jobs of unknown runtime count as ending now with the setting
+    # `backfill: bounded`, and as never ending with `backfill: predicted`:
+    starts: float
     spare: Counts  # slots that stay free after that start; active jobs of unknown runtime count as never ending
 
 
@@ -58,7 +60,8 @@ class PlanState:
         self._holders: dict[ShareNode, dict[str, Candidate]] = defaultdict(dict)
         self._starts: dict[ShareNode, dict[str, Victim]] = defaultdict(dict)
         self._lowest: dict[ShareNode, int] = {}  # project -> a lower bound of the ranks of its reservations and starts
-        # The most slots that a project or department may hold. An eviction is not cancelled beyond this bound:
+        # The most slots that a project or department may hold. An eviction is not cancelled if this bound would be
+        # exceeded without the eviction:
         self._bounds: dict[NodeAndPool, int] = {}
         self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[tuple[VictimKey, Victim]]] = defaultdict(list)
         self.guarantees = Guarantees(snapshot.policy)
@@ -98,7 +101,7 @@ class PlanState:
     def available_soon(self, pool: str, name: str = "", taken: int = 0) -> int:
         """Return the slots, free or being freed, that are neither reserved nor in backfill windows for other jobs.
 
-        :param name: the job that asks; its own reservation and window count as available.
+        :param name: the job that needs the slots; the job's own reservation and window count as available.
         :param taken: slots reserved for other jobs that are transferred to this job.
         """
         own = self.reservations[name].get(pool, 0) if name in self.reservations else 0
@@ -106,9 +109,9 @@ class PlanState:
         return self.free[pool] + self.freeing[pool] - self._reserved[pool] + taken + own - windows
 
     def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
-        """Return the free slots on which a job can start at once: reserved for it, or not reserved for other jobs.
+        """Return the free slots on which a job can start now: reserved for this job, or not reserved for other jobs.
 
-        :param name: the job that asks; its own reservation and window count as available.
+        :param name: the job that needs the slots; the job's own reservation and window count as available.
         :param taken: slots reserved for other jobs that are transferred to this job.
         :param include_windows: whether to include the slots in the backfill windows of other jobs.
         """
@@ -126,7 +129,7 @@ class PlanState:
     def is_free(self, candidate: Candidate, need: Slots, *, include_windows: bool = False) -> bool:
         """Return whether all slots of an alternative are free for the candidate."""
         for pool, count in need.items():
-            if self.free[pool] < count:  # never more than the free slots are available
+            if self.free[pool] < count:  # a fast check: `available_now` is never more than `free`
                 return False
             if self.available_now(pool, candidate.name, include_windows=include_windows) < count:
                 return False
@@ -163,7 +166,7 @@ class PlanState:
     def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
         """Return whether project and department stay within their limits, now and after all stops.
 
-        Slots of stopping jobs count until they are free. Reservations of other jobs count as well.
+        Slots of stopping jobs count until the jobs have ended. Reservations of other jobs count as well.
         """
         now, later = Bound.LIMIT_NOW, Bound.LIMIT
         return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
@@ -208,7 +211,7 @@ class PlanState:
         return self.reservations.get(candidate.name, NOTHING)
 
     def reserve(self, candidate: Candidate, slots: Slots) -> None:
-        """Settle a job, and reserve these slots for it until it starts. The job's earlier reservation is dropped."""
+        """Settle a job, and reserve these slots until the job starts. The job's earlier reservation is dropped."""
         self._replace_reservation(candidate, slots)
         self._enter_reservation(candidate, slots)
         self.settle(candidate.name)
@@ -279,7 +282,7 @@ class PlanState:
     def may_take_from_lower(self, candidate: Candidate) -> bool:
         """Return whether the job may preempt, and this plan has given slots to jobs of lower priority in its project.
 
-        The result is also True if such jobs have given all these slots back since.
+        The result stays True after such jobs have lost all these slots again.
         """
         lowest = self._lowest.get(candidate.project, candidate.rank)
         return lowest < candidate.rank and not candidate.job.left_idle
@@ -324,7 +327,7 @@ class PlanState:
         """Return the starts of this plan that this job may withdraw by its priority, lowest priority first.
 
         By aging, a job of lower priority may come before this job in waiting order. The start of such a job is
-        withdrawn only if it has no guaranteed runtime, because then a later plan would preempt it anyway.
+        withdrawn only if the job has no guaranteed runtime. A later plan would then preempt the job anyway.
         """
         if not self.may_take_from_lower(candidate):
             return []
@@ -362,7 +365,7 @@ class PlanState:
 
         :param victims: each victim, with the slots to which it migrates; empty: it does not migrate.
         :param bounds: the most slots that the claimant's project and department may hold. An eviction is not cancelled
-            if they would then hold more.
+            if the project or department would hold more without the eviction.
         """
         for victim, target in victims.items():
             if victim.start is not None:
@@ -380,7 +383,7 @@ class PlanState:
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], (victim.key, victim))
         if target:
-            # No other job can take this reservation.
+            # Settle the victim, so that no other job takes this reservation.
             self._add_reservation(victim.name, victim.project, target)
             self.settle(victim.name)
 
@@ -390,7 +393,7 @@ class PlanState:
             self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 
     def add_surplus(self, before: Mapping[str, int]) -> None:
-        """Add the slots to the surplus that the latest evictions freed beyond the need of the claimant.
+        """Add to the surplus the slots that the latest evictions freed beyond the need of the claimant.
 
         Slots that were reserved for a migration become available when the migration is cancelled. Such slots are no
         surplus, because no victim freed them.
@@ -405,7 +408,7 @@ class PlanState:
     def cancel_needless_evictions(self, tries: int | None = None) -> None:
         """Cancel evictions whose slots are not needed, most valuable victim first.
 
-        :param tries: number of victims of each size to look at, or None for all.
+        :param tries: number of victims of each size to check, or None for all.
         """
         while (victim := self._most_valuable_needless_victim(tries)) is not None:
             alike = self._evicted_by_size[_size(victim)]
@@ -430,7 +433,7 @@ class PlanState:
             return None
         for size, victims in self._evicted_by_size.items():
             if victims and all(count <= available[pool] for pool, count in size):
-                bounded: set[ShareNode] = set()  # projects that may not hold so many slots again
+                bounded: set[ShareNode] = set()  # projects that would exceed a bound with a victim of this size
                 for key, victim in islice(reversed(victims), tries):
                     if best is not None and key < best.key:
                         break

@@ -71,7 +71,7 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
 
 
 def _without_drained_moves(snapshot: Snapshot) -> Snapshot:
-    """Remove the alternatives of active jobs on which a drain keeps them from starting, so that no job moves there."""
+    """Remove the alternatives of active jobs in pools whose drain forbids a start, so that no job moves there."""
     if not snapshot.drains:
         return snapshot
     active = tuple(replace(job, demand=without_drained(job.demand, job, snapshot)) for job in snapshot.active)

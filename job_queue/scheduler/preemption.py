@@ -45,8 +45,8 @@ class SlotClaim:
 class VictimSearch:
     """The victims found so far, and the slots that are still lacking.
 
-    :param bound: the bound for the claimant's project and department: their usage with the claimant, and without the
-        victims, must not exceed the bound.
+    :param bound: the bound that the claimant's project and department must not exceed with the claimant and without
+        the victims; None: no bound.
     """
 
     def __init__(self, claim: SlotClaim, bound: Bound | None = None) -> None:
@@ -73,11 +73,11 @@ class VictimSearch:
         return self.projected(node, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
 
     def excess(self, node: ShareNode, pool: str) -> int:
-        """Return by how many slots a node exceeds its bound. A negative number is the room left below the bound."""
+        """Return the slots by which a node exceeds its bound. A negative number is the room left below the bound."""
         return self.with_claimant(node, pool) - self.bounds.get((node, pool), UNLIMITED)
 
     def needs_more(self, pool: str) -> bool:
-        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound for them."""
+        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound there."""
         return self.lacking.get(pool, 0) > 0 or any(self.excess(node, pool) > 0 for node in self.claim.project.path)
 
     def take(self, victim: Victim, target: Slots = NOTHING) -> None:
@@ -93,7 +93,7 @@ class VictimSearch:
         self.bounds[node, pool] = min(bound, self.bounds.get((node, pool), UNLIMITED))
 
     def without_needless(self) -> "VictimSearch | None":
-        """Drop needless victims, most valuable first, and return the search. Return None if the victims are too few."""
+        """Drop needless victims, most valuable first, and return this search, or None if the victims are too few."""
         if any(n > 0 for n in self.lacking.values()) or any(self.excess(node, pool) > 0 for node, pool in self.bounds):
             return None
         for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
@@ -119,7 +119,7 @@ class VictimSearch:
 
 
 def withdraw(claim: SlotClaim) -> VictimSearch | None:
-    """Find starts of lower priority in the claimant's project that this plan can withdraw. Return None if too few."""
+    """Find starts of lower priority in the claimant's project to withdraw. Return None if these free too few slots."""
     search = VictimSearch(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
@@ -225,7 +225,8 @@ class _Reclaim:
     def _take_from_all(self, pool: str) -> None:
         """Take victims from all other projects.
 
-        To save time, the heap contains only projects that have lost a victim and the next other project by reclaim key.
+        To save time, the heap contains only the projects that have lost a victim, and the first of the other projects
+        by reclaim key.
         """
         heap: list[HeapEntry] = []
         fetched: list[HeapEntry] = []
@@ -270,7 +271,7 @@ class _Reclaim:
             heappush(heap, (reclaim_key(project, excess), victim.key, project.policy_index, project))
 
     def _next_victim(self, project: ShareNode, pool: str) -> Victim | None:
-        """Return the project's next victim, or None if the project may not lose a job."""
+        """Return the project's next victim, or None if there is none or the project may not lose slots of the pool."""
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
@@ -279,7 +280,7 @@ class _Reclaim:
         return None
 
     def _may_lose_others(self, victim: Victim, pool: str) -> bool:
-        """Return whether the victim's project may lose the victim's slots in other pools that the claimant lacks."""
+        """Return whether the victim's project may also lose its slots in other pools where the claimant lacks slots."""
         for other in victim.slots:
             if other != pool and self._search.lacking.get(other, 0) > 0 and not self._may_lose(victim.project, other):
                 return False
@@ -314,7 +315,7 @@ class _Reclaim:
 
 
 class Migration:
-    """The jobs that may move to another pool (consolidation), by the pool that they would leave and by their target."""
+    """The jobs that may move to another pool (consolidation), by the pool to leave and by the target slots."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._state = state
@@ -332,11 +333,11 @@ class Migration:
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
 
     def is_possible(self) -> bool:
-        """Return whether a job could move, because a pool has free slots."""
+        """Return whether any job has a target, and any pool has free slots. If not, no job can move."""
         return bool(self._groups) and any(count > 0 for count in self._state.free.values())
 
     def search(self, claim: SlotClaim) -> VictimSearch | None:
-        """Find the jobs that migrate for this claim, no more than needed. Return None if these do not suffice."""
+        """Find the jobs that migrate for this claim, no more than needed. Return None if none, or too few, can help."""
         if not any(pool in self._groups for pool in claim.need):
             return None
         if not any(count > 0 for pool, count in self._state.free.items() if pool not in claim.need):

@@ -13,7 +13,7 @@ from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
 from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, WaitingJob
 
-PREEMPTIONS_COUNT_SECONDS = 24 * 3600  # for so long a preemption counts for the guaranteed runtime
+PREEMPTIONS_COUNT_SECONDS = 24 * 3600  # the time in which a preemption counts for the guaranteed runtime
 MOST_DOUBLINGS = 60  # more doublings would exceed any limit
 
 VictimKey = tuple[bool, float, float, float, float, str]
@@ -67,8 +67,8 @@ def recent_preemptions(times: Iterable[float], now: float) -> int:
 class Guarantees:
     """The guaranteed runtime of jobs: the `min_runtime` of the project, else of the pool, else of the settings.
 
-    A job that was preempted within a day has at least `preempted_min_runtime`, doubled with each further preemption up
-    to `preempted_min_runtime_limit`.
+    After one preemption within a day, at least `preempted_min_runtime` is guaranteed. Each further preemption doubles
+    this time, up to `preempted_min_runtime_limit`.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -102,7 +102,7 @@ class Guarantees:
         return (now if job.started is None else job.started) + self._of(job)
 
     def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
-        """Return whether a job may be evicted, now or, if it is being launched, as soon as it runs."""
+        """Return whether a job may be evicted now, or, for a job that is being launched, once the job runs."""
         if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:
             return False
         if job.state is JobState.STARTING:
@@ -122,8 +122,8 @@ class PreemptionLimits:
     """The limits on preemptions (`max_preemptions`): a job that has reached a limit is not evicted again.
 
     The policy can have a limit for all jobs or for a project, and a job can have its own, smaller limit. A job that
-    has reached only its own limit is planned as not preemptible. So it starts within the quota of its project: a tag
-    must not occupy the slots of other projects for good.
+    has reached only its own limit is planned as not preemptible, so it starts only within its project's quota.
+    Otherwise a job could keep slots that other projects are entitled to, just by its tag.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -143,20 +143,20 @@ class PreemptionLimits:
         return limit is not None and preempted_in_all(job) >= limit
 
     def active(self, job: ActiveJob) -> ActiveJob:
-        """Return an active job as it is planned: kept if it has reached a limit."""
+        """Return an active job for planning: kept at any limit, and not preemptible at only the job's own limit."""
         if self.is_reached_by_policy(job):
             return replace(job, is_kept=True)
         return replace(job, is_kept=True, preemptible=False) if has_reached_its_own(job) else job
 
     def waiting(self, job: WaitingJob) -> WaitingJob:
-        """Return a waiting job as it is planned: not preemptible if it has reached only its own limit."""
+        """Return a waiting job for planning: not preemptible if only the job's own limit is reached."""
         if not has_reached_its_own(job) or self.is_reached_by_policy(job):
             return job
         return replace(job, preemptible=False)
 
 
 def with_limits_applied(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with the effects of `max_preemptions` on its jobs. A second application changes nothing."""
+    """Return the snapshot with the effects of `max_preemptions` on its jobs. The function is idempotent."""
     limits = PreemptionLimits(snapshot.policy)
     active, waiting = snapshot.active, snapshot.waiting
     if limits.any or any(job.max_preemptions is not None for job in active):
@@ -183,7 +183,7 @@ class Victim:
     key: VictimKey
     demand: tuple[Slots, ...] = ()  # the alternatives to which the job may migrate
     start: Candidate | None = None  # the candidate, if this is a start of this plan
-    launching: bool = False  # whether the job is being launched, so that it can be evicted only when it runs
+    launching: bool = False  # whether the job is being launched, and so can be evicted only once it runs
     is_evicted: bool = False  # whether this plan evicts the job
 
     @property
@@ -235,31 +235,31 @@ class Victims:
     def slots_below(self, project: ShareNode, priority: int, pool: str) -> int:
         """Return the slots of a pool that evictable jobs of lower priority in a project hold.
 
-        Jobs that can be evicted only when they run are included.
+        The slots of jobs that are being launched are included, although these jobs can be evicted only once they run.
         """
         if project not in self._sums:
             return 0
         return sum(sums[pool] for own, sums in self._sums[project].items() if own < priority and pool in sums)
 
     def mark_evicted(self, victim: Victim) -> None:
-        """Mark a job as evicted, so that no other claimant counts on it."""
+        """Mark a job as evicted, so that no other claimant counts on the job's slots."""
         victim.is_evicted = True
         self._count(victim, -1)
 
     def unmark_evicted(self, victim: Victim) -> None:
-        """Remove the mark of a job, which then may be evicted for another claimant."""
+        """Mark a job as not evicted, so that the job may be evicted for another claimant."""
         victim.is_evicted = False
         self._count(victim, 1)
         for pool in victim.slots:
             self._head[victim.project, pool] = 0
 
     def refresh(self, project: ShareNode) -> None:
-        """Enter the project into the heaps with its present usage."""
+        """Enter a project into the heaps again, after a change of its usage. Its older entries are skipped later."""
         for pool in list(project.projected):
             self._enter(project, pool)
 
     def pop(self, pool: str) -> HeapEntry | None:
-        """Remove and return the first project by reclaim key, then by its next victim, or None if there is none."""
+        """Remove and return the first entry of a pool, by reclaim key, then by next victim; None if none is left."""
         heap = self._heaps[pool]
         while heap:
             entry = heappop(heap)
@@ -268,7 +268,7 @@ class Victims:
         return None
 
     def push(self, pool: str, entries: list[HeapEntry]) -> None:
-        """Put popped entries back."""
+        """Return entries to the heap that `pop` removed."""
         for entry in entries:
             heappush(self._heaps[pool], entry)
 

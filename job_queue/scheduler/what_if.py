@@ -14,7 +14,7 @@ Figure = Literal["limit", "quota"]
 
 
 class OutOfTimeError(Exception):
-    """The stop of a search for advice, because `may_go_on` returned False and no further plan may be made."""
+    """The end of a search for advice, because `may_go_on` returned False, so no further plan may be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class WhatIf:
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
-        """Return the pools that the project's jobs of this type may use; by default all pools."""
+        """Return the pools that the project has for jobs like this one, interactive or not; by default all pools."""
         own = self._project.pools_for(interactive=self._job.interactive)
         return own or [pool.name for pool in self._snapshot.policy.pools]
 

@@ -137,7 +137,7 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
     """Return the first figure that helps, with its outcome; None if none helps.
 
-    :param figures: sorted for a binary search: if a figure helps, all later figures help, too.
+    :param figures: sorted for a binary search: if a figure helps, all later figures help.
     :param outcome: returns how the job would start, or None if the figure does not help. Each figure is tried once.
     """
     outcome = cache(outcome)

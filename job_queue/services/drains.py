@@ -12,8 +12,8 @@ from job_queue.scheduler import MOST_POOLS, Drain, Drains, DrainStops, join
 from job_queue.validation.issue import near, quoted
 
 TRIES = 10  # tries to store the drains, since other requests may change them at the same time
-LATE_SECONDS = 120  # a time that was over for no longer than this when the request arrived means now
-MOST_DRAINS = MOST_POOLS  # drains of pools that the policy no longer has count, too
+LATE_SECONDS = 120  # a start at most this far in the past means now, since requests take time
+MOST_DRAINS = MOST_POOLS  # includes drains of pools that the policy no longer has
 LONGEST_AHEAD = 366 * 24 * 3600  # seconds
 
 
@@ -79,7 +79,7 @@ class DrainService:
         return DrainChange(pool, None, before is not None)
 
     def _store(self, pool: str, drain: Drain | None) -> Drain | None:
-        """Store or remove the drain of a pool. Return the drain of the pool before.
+        """Store or remove the drain of a pool. Return the pool's previous drain.
 
         :raises Unavailable: other requests change the drains all the time.
         """
@@ -98,7 +98,7 @@ class DrainService:
         raise Unavailable("Other requests change the drains at the same time. Send the same request again.")
 
     def _check_number(self, pool: str, cluster: ClusterState) -> None:
-        """Check that another pool may be drained: one row has the drains and the policy, and holds 400 KB.
+        """Check that another pool may be drained. Drains are limited, as they share a row of 400 KB with the policy.
 
         :raises InvalidRequest: too many pools are drained.
         """
@@ -141,7 +141,7 @@ def _start(at: datetime | None, now: float) -> int:
 
 
 def _one_line(reason: str) -> str:
-    """Return the reason on one line, without unprintable characters: it becomes part of sentences."""
+    """Return the reason on one line, without unprintable characters, because messages contain the reason."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
 
 

@@ -35,7 +35,7 @@ _PERMISSION = (
 
 
 class JobCommands:
-    """The service that changes jobs for callers. Each write fails if the job has a newer version than was read.
+    """The service that changes jobs for callers. If a job changes after it was read, the command is tried again.
 
     :param clock: seconds since the epoch.
     """
@@ -127,7 +127,7 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                # The whole record is passed so that its history can be shortened: the number of changes has no limit.
+                # Pass the whole record, so that a long history can be shortened: the number of changes has no limit.
                 self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue
@@ -191,8 +191,8 @@ class DebuggableSites(DebuggableTraining, Protocol):
 class RemoteDebugService:
     """The service that enables SageMaker's remote debugging in running attempts, so that a shell can be opened there.
 
-    The queue calls UpdateTrainingJob with its own rights, because examples/iam denies this action to people. Whether a
-    person may open a session is decided by IAM alone.
+    The queue calls UpdateTrainingJob with its own rights, because examples/iam denies this action to people. Only IAM
+    decides whether a person may open a session.
 
     :param clock: seconds since the epoch.
     """
@@ -208,7 +208,7 @@ class RemoteDebugService:
     def enable(self, name: str, caller: str) -> JobRecord:
         """Enable remote debugging in the running attempt of a job. Return the job's record.
 
-        The first success for an attempt is recorded in the job's history. Later ones change nothing.
+        The first success for an attempt is recorded in the job's history. Later successes change nothing.
 
         :raises NotFound, Forbidden: the job is unknown, or the caller or the queue may not do this.
         :raises InvalidRequest: no session can ever be opened in this job.
@@ -222,7 +222,7 @@ class RemoteDebugService:
         with self._repository.heavy_requests.one_for_caller(caller, self._clock()):
             training = self._training.at(record.job.site)
             described = training.describe(attempt)
-            # The name of a deleted attempt is free: the training job may be another person's.
+            # The name of a deleted attempt is free, so the training job may belong to another person.
             if described is None or not described.is_current_attempt_of(record.job):
                 raise Conflict(
                     f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it."
@@ -236,7 +236,7 @@ class RemoteDebugService:
         return self._recorded(record, caller)
 
     def _recorded(self, record: JobRecord, caller: str) -> JobRecord:
-        """Record the change in the job's history, unless the job has left the attempt or the history has it already."""
+        """Record the change in the job's history, unless the attempt no longer runs or the history has it."""
         name, attempt = record.job.name, record.job.attempt
         for _ in range(TRIES):
             known = any(it.attempt == attempt and it.cause.startswith(_ENABLED) for it in record.history)
@@ -253,7 +253,7 @@ class RemoteDebugService:
 
 
 def _is_to_be_stopped(job: Job, *, requeue: bool, now: bool) -> bool:
-    """Return whether a command has a job's attempt stopped; False if there is none, or it is being stopped already.
+    """Return whether a command stops a job's attempt: False if there is no attempt, or if a stop is already due.
 
     :raises Conflict: the job cannot be requeued.
     """
@@ -278,7 +278,8 @@ def _is_to_be_stopped(job: Job, *, requeue: bool, now: bool) -> bool:
 def _running_attempt(record: JobRecord) -> str:
     """Return the name of the training job of a job's running attempt.
 
-    :raises InvalidRequest: no session can ever be opened in the job. :raises Conflict: it has no running attempt.
+    :raises InvalidRequest: no session can ever be opened in the job.
+    :raises Conflict: the job has no running attempt.
     """
     job = record.job
     if job.carries is not None or job.gpus is not None:

@@ -38,7 +38,7 @@ class OutlookService:
     :param read_cluster: returns the cluster state.
     :param clock: seconds since the epoch.
     :param idle_watch: finds jobs with idle GPUs; None: idle jobs are not looked up.
-    :param hang_watch: finds jobs that hang, among those with idle GPUs; None: hangs are not looked for.
+    :param hang_watch: finds jobs that hang, among those with idle GPUs; None: hangs are not looked up.
     :param measurement: measures ended attempts; None: attempts are not measured.
     :param unsaved_work: finds long-running jobs without a checkpoint; None: these are not looked up.
     """
@@ -99,7 +99,7 @@ class OutlookService:
         if self._idle_watch is not None and cluster.active:
             idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
-            if self._hang_watch is not None and idle and idle_at == now:  # once for each look at GPUs
+            if self._hang_watch is not None and idle and idle_at == now:  # the GPUs were looked up just now
                 self._hang_watch.look(cluster, idle, now, may_go_on)
         saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
         outlook = replace(outlook, saved_work=saved_work)
@@ -114,9 +114,9 @@ class OutlookService:
     def _look_for_unsaved(
         self, cluster: ClusterState, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
-        """Return which long-running jobs have saved nothing, with the new ones as events.
+        """Return the results about unsaved work, and an event for each attempt newly found without a checkpoint.
 
-        Without a preemptible job that has run for an hour, nothing is read.
+        Nothing is read unless a preemptible job has run for an hour.
         """
         jobs = unsaved_candidates(cluster.active.values(), now)
         if self._unsaved_work is None or not jobs:
@@ -145,7 +145,7 @@ class OutlookService:
 class _PastUseSums:
     """Sums of past use by the rules of one version of the policy."""
 
-    version: int  # the policy's
+    version: int  # version of the policy
     ended: AttemptFeed
     sums: PastUseOfAttempts
 

@@ -30,7 +30,7 @@ _OTHER_BUCKETS = (
 
 
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield what live jobs need and the policy drops: projects, pools and buckets; and quotas that it lowers too far.
+    """Yield the conflicts: dropped projects, pools and buckets that live jobs need, and quotas lowered too far.
 
     A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
     permits such quotas.
@@ -116,7 +116,7 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
 def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
     """Yield the jobs that hold slots and may not be stopped, including carriers.
 
-    Stopping jobs are left out, since they free their slots. Carriers without members are left out, too, since they
+    Stopping jobs are left out, since they free their slots. Carriers without members are also left out, since they
     count as free.
     """
     for job in cluster.active.values():

@@ -121,7 +121,7 @@ def read_policy(
     """Validate a policy. Return its text, as it is stored, and the parsed policy.
 
     :param max_capacity: maximum instances of all pools together; None: no maximum.
-    :param may_share: whether jobs may share instances of its pools.
+    :param may_share: whether jobs may share instances of the policy's pools.
     :param home: the region and account of the stack; None: not known.
     :raises InvalidRequest, TooLarge: the policy is invalid.
     """

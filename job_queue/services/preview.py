@@ -45,7 +45,7 @@ class Preview:
     comparison: PolicyComparison
     in_use: tuple[str, ...] = ()  # conflicts with live jobs: force is needed to apply the policy
     refused_submissions: tuple[str, ...] = ()  # submissions that only the other policy would refuse
-    warnings: tuple[str, ...] = ()  # reasons why the policy would be refused as it is
+    warnings: tuple[str, ...] = ()  # reasons why the policy would be refused
     all_read: bool = True  # whether all waiting jobs were read
 
     @property
@@ -142,7 +142,7 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
 
 
 def _with_max_runtimes(basis: Basis) -> Basis:
-    """Return the basis with the maximum runtimes of jobs whose runtime is unknown, such as new jobs."""
+    """Return the basis with the maximum runtime, after provisioning, of each job without a predicted runtime."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
     provisioning = basis.overheads.provisioning
     limits = {

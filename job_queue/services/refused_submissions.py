@@ -50,7 +50,7 @@ def _types(policy: Policy, project: Project | None) -> tuple[str, ...] | None:
 
 
 def _refused_types(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    """Return the instance types that are refused from now on, as text; empty if none is."""
+    """Return the instance types that only the new policy refuses, as text; empty if there are none."""
     if after is None:
         return ""
     if before is None:

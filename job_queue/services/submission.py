@@ -34,7 +34,7 @@ from job_queue.scheduler import JobState, Policy, clock
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
-MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row holds 400 KB, which include a history
+MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row has at most 400 KB, including the history
 
 MOST_CLAIMS_CHECKED = 20  # one live claim is enough to refuse; claims of ended jobs exist in restored tables only
 _WITHOUT_PREFLIGHT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
@@ -77,7 +77,7 @@ class Accepted:
     """The result of a submission."""
 
     record: JobRecord
-    known: bool  # the same request was accepted before
+    known: bool  # whether the same request was accepted before
     warnings: tuple[str, ...]
     metadata: Metadata  # as read before the job was stored
 
@@ -166,7 +166,8 @@ class SubmissionService:
     def _accepted_before(self, validated: ValidatedSubmission, owner: str) -> JobRecord | None:
         """Return the record of the same request of the same owner; None if it was not accepted before.
 
-        Pre-flight, dependencies and the limit of waiting jobs do not refuse such a request, even if the policy changed.
+        Such a request is not refused for pre-flight, dependencies or the limit of waiting jobs, even if the policy has
+        changed.
         """
         existing = self._repository.record(validated.job.name)
         return existing if existing is not None and _is_same(existing, validated.request.content, owner) else None
@@ -325,8 +326,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that the same owner sent before.
 
-    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel a job
-    on which the caller relies. A caller could also find out secret values of a request by guessing.
+    An equal request of another owner counts as a different request. Otherwise the other owner could cancel a job on
+    which the caller relies. A caller could also find out secret values of a request by guessing.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 

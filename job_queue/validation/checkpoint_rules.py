@@ -38,7 +38,7 @@ def _local_path(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _attempt(request: Json) -> Iterator[ValidationIssue]:
-    """Refuse the name of one attempt, as in a request copied from DescribeTrainingJob. Attempts differ in name."""
+    """Refuse an address with the name of one attempt, as copied from DescribeTrainingJob: attempts differ in name."""
     if _ATTEMPT_NAME.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
         what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
         yield field_issue(_URI, what)

@@ -11,7 +11,7 @@ MOST_ISSUES = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
-_LONGEST_GUESS = 100  # characters; a longer name is no typing error
+_LONGEST_GUESS = 100  # characters; a longer name is not compared
 
 
 def field_issue(field: str, predicate: str) -> ValidationIssue:

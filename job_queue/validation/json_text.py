@@ -58,7 +58,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> float:
-    """Return a whole number; infinity for a number that is too long, since parsing it would take long."""
+    """Return a whole number, or infinity for too many digits, since parsing them would take long."""
     return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
 
 

@@ -1,6 +1,6 @@
 """Checks that degrees of model parallelism divide the number of a job's processes.
 
-SageMaker finds such an error only on paid instances.
+Without these checks, such an error appears only on the instances, which are paid by then.
 
 The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
 library's parameters; other hyperparameters define the number of processes on each instance. Sources: guide, SageMaker
@@ -75,7 +75,7 @@ def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Valid
 def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[ValidationIssue]:
     """Check that the degrees divide the processes evenly.
 
-    A replica of the model takes as many processes as the product of its degrees.
+    A replica of the model takes as many processes as the product of the degrees in `SPLITTING`.
     """
     named = [name for name in SPLITTING if name in degrees and name != _alias(degrees)]
     parts = prod(degrees[name] for name in named)

@@ -25,9 +25,9 @@ SPLITTING = ("pipeline_parallel_degree", "partitions", "tensor_parallel_degree",
 OF_ALL_PROCESSES = ("expert_parallel_degree", "hybrid_shard_degree")
 OF_REPLICAS = "sharded_data_parallel_degree"
 MOST_PROCESSES = 10**6
-"""The largest number of processes that a degree may mean: no cluster has more."""
+"""The upper bound of a degree: no cluster has more processes."""
 
-_LIKENESS = 0.8  # similarity of a mistyped name to the right one
+_LIKENESS = 0.8  # smallest similarity of a mistyped name to the right name
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ _KNOWN: Mapping[str, _Values] = {
     "sdp_gradient_clipping": _NUMBER,
     "load_partition": _FLAG,
     "partition_file": _TEXT,
-    # Version 2; version 1 also has the first one.
+    # Version 2; version 1 also has `activation_loading_horizon`.
     "activation_loading_horizon": _at_least(0),
     "sm_activation_offloading": _FLAG,
     "fsdp_cache_flush_warnings": _FLAG,

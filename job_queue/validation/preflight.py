@@ -31,7 +31,7 @@ _REMEDIES: Mapping[WaitReason, str] = {
 }
 """The reasons why a job never starts even on an idle fleet, with remedies.
 
-All other reasons can pass without a change of the job or the policy.
+All other reasons can end without a change of the job or the policy.
 """
 
 
@@ -89,7 +89,7 @@ def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -
 
 
 def _impossible_gpus(request: TrainingRequest, message: str) -> ValidationIssue:
-    """Return the issue of a job that asks for GPUs of a shared instance where no pool can provide these GPUs."""
+    """Return the issue of a job that requests GPUs of a shared instance, if no pool can provide these GPUs."""
     remedy = (
         "Leave it out to get whole instances, request fewer GPUs, or ask an admin to share the pool (shared: true)."
     )
@@ -124,7 +124,7 @@ def _in_its_pools(
 
 
 def _field_of(request: TrainingRequest, reason: WaitReason) -> str:
-    """Return the field that asks for more than is possible."""
+    """Return the field of the request that causes a job to wait for this reason."""
     config = request.content["ResourceConfig"]
     several = next((name for name in ("InstanceGroups", "InstancePreferences") if config.get(name)), None)
     return f"ResourceConfig.{several or ('InstanceType' if reason is WaitReason.NO_SUCH_POOL else 'InstanceCount')}"

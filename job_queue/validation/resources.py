@@ -15,7 +15,7 @@ _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
 # Families without a local disk, by EC2's guide of instance types; SageMaker's service model names c5 and p2. Families
-# in neither pattern are not checked here: they have a disk, or they contain types with a disk and types without.
+# in neither pattern are not checked here: all or some of their types have a disk.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 
@@ -113,9 +113,9 @@ def _storage(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
-    """Limit a warm pool to an hour, without spot or a heterogeneous cluster.
+    """Limit a warm pool to an hour (the model allows six), and refuse warm pools with spot or instance groups.
 
-    Source: guide, warm pools. The model allows six hours.
+    Source: guide, warm pools.
     """
     config, field = mapping(request, "ResourceConfig"), "ResourceConfig.KeepAlivePeriodInSeconds"
     seconds = integer(config, "KeepAlivePeriodInSeconds") or 0

@@ -16,7 +16,7 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 
 _DAY = 86_400  # seconds
 _MOST_TAGS = 50
-_QUEUE_TAGS = 4  # tags that the queue adds to every attempt; it adds another one if there is room
+_QUEUE_TAGS = 4  # tags that the queue adds to every attempt; a fifth tag follows if there is room
 MOST_REQUEST_TAGS = _MOST_TAGS - _QUEUE_TAGS
 _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
@@ -92,7 +92,7 @@ def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Va
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
-    """Require at most 50 tags, with the queue's own, unique case-sensitive keys, and no key with AWS's own prefix.
+    """Require at most 50 tags, including the queue's own, with unique case-sensitive keys without AWS's prefix.
 
     Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """

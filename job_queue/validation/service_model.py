@@ -69,8 +69,8 @@ class _MapShape(ServiceShape, Protocol):
 def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]:
     """Return the issues of a request that was parsed from JSON, in the request's order.
 
-    The issue of a missing field stands at the beginning of the object that lacks it. There are at most `MOST_ISSUES`,
-    and none if the request fits.
+    The issues of an object begin with its missing fields. The list has at most `MOST_ISSUES` issues, and is empty if
+    the request fits.
 
     :param shape: CreateTrainingJob's input.
     """
@@ -185,7 +185,7 @@ def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
 
 
 def _instead(wrong: str, names: list[str]) -> str:
-    """Return the end of a sentence: the names that were probably meant, else some of the possible ones."""
+    """Return the end of a sentence: the names that were probably meant, else some of the possible names."""
     if meant := _of_family(wrong, names) or near(wrong, names):
         return f"did you mean {' or '.join(meant)}?"
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
@@ -217,7 +217,7 @@ def _compiled(pattern: str) -> "regex.Pattern[str]":
     """Compile a pattern of the service model with the meaning that it has in Java.
 
     In Java, general categories such as \\p{L} are Unicode's, while \\p{Alnum}, \\d and \\w are ASCII's. A dot does not
-    match the end of a line in either language.
+    match a line feed in either language.
     """
     has_categories = regex.search(r"\\p\{[A-Z][a-z]?\}", pattern) is not None
     return regex.compile(pattern, flags=regex.UNICODE if has_categories else regex.ASCII)

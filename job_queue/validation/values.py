@@ -11,13 +11,13 @@ Json = Mapping[str, Any]
 
 
 def mapping(parent: Json, name: str) -> Json:
-    """Return the object under this name, or an empty one."""
+    """Return the object under this name, or an empty object."""
     value = parent.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def mappings(parent: Json, name: str) -> list[Json]:
-    """Return the objects of the list under this name; an item that is no object becomes an empty one."""
+    """Return the objects of the list under this name; an item of another type becomes an empty object."""
     value = parent.get(name)
     return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
 
@@ -29,7 +29,7 @@ def integer(parent: Json, name: str) -> int | None:
 
 
 def text(parent: Json, name: str) -> str:
-    """Return the text under this name, or an empty one."""
+    """Return the text under this name, or an empty text."""
     value = parent.get(name)
     return value if isinstance(value, str) else ""
 
@@ -63,7 +63,7 @@ def repeats(items: Sequence[Json], field: str, key: str) -> Iterator[ValidationI
 def is_unicode(text: str) -> bool:
     """Return whether the text consists of whole characters.
 
-    JSON can contain half characters (unpaired surrogates), which cannot be encoded and so not be sent.
+    JSON can contain half characters (unpaired surrogates). Such text cannot be encoded, and so cannot be sent.
     """
     try:
         text.encode()

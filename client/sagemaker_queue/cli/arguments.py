@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Split words separated by commas; return a default, which is a tuple, unchanged."""
+    """Split words separated by commas. A tuple, which is the default of an option, is returned unchanged."""
     return text if isinstance(text, tuple) else tuple(word.strip() for word in text.split(","))
 
 
@@ -69,7 +69,7 @@ class JobConditions:
     groups: tuple[str, ...]
 
     def selection(self, queue: QueueClient) -> Selection:
-        """Return the selection; ask AWS for the identity of the credentials only for --mine."""
+        """Return the selection. Only for --mine, request the identity of the credentials from AWS (STS)."""
         mine = queue.caller_arn() if self.mine else None
         return Selection(self.names, self.projects, self.groups, self.owners, mine)
 

@@ -1,4 +1,4 @@
-"""Shell completion of commands, options, names of files, and names of jobs, groups and projects in the queue."""
+"""Shell completion of commands, options, files, and names in the queue: jobs, groups, projects, instance types."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _jobs(queue: QueueClient, states: str) -> Iterator[JobSummary]:
 
 
 def _from_queue(context: click.Context, incomplete: str, ask: Callable[[QueueClient], Iterable[str]]) -> list[str]:
-    """Return the queue's names that complete the word, or nothing if the queue fails or takes longer than SECONDS."""
+    """Return the queue's names that complete the word; empty if the queue fails or takes longer than SECONDS."""
     try:
         queue = connection(context).queue(tries=1, timeout_seconds=(SECONDS, SECONDS))
         return _completions(ask(queue), incomplete)

@@ -18,9 +18,10 @@ _FIRST = ["pools", "departments", "projects", "settings", "name", "department", 
 
 
 def read_document(path: str, stdin: TextIO) -> Document:
-    """Return the YAML or JSON object in a file; ``-`` is ``stdin``.
+    """Return the YAML or JSON object in a file; the path ``-`` means ``stdin``.
 
-    Raises InvalidDocument, with the line of a syntax error or of a duplicate key.
+    Raises InvalidDocument if the file cannot be read or contains no such object. The message names the line of a syntax
+    error or of a duplicate key.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -108,11 +109,11 @@ def _ordered(value: object) -> object:
 
 
 def with_settings(text: str, settings: Mapping[str, Any], name: str) -> str:
-    """Return the text of a policy with other values in its ``settings``; all other text stays as it is.
+    """Return the text of a policy with other values in its ``settings``; all other text is kept.
 
-    PyYAML drops comments, but its nodes know their places in the text. So the text is changed at these places.
-
-    Raises InvalidDocument if the changed text is not the wanted policy, for example because ``settings`` is an alias.
+    PyYAML cannot write comments, but the nodes that it reads have positions in the text. So the text is changed at
+    these positions, and then parsed again. Raises InvalidDocument if the result is not the wanted policy, for example
+    because ``settings`` is an alias.
     """
     before = _parsed(text)
     assert isinstance(before, dict)
@@ -139,7 +140,7 @@ def _is_json(text: str) -> bool:
 
 
 def _with_setting(text: str, setting: str, value: str, *, is_json: bool) -> str:
-    """Return the text with one setting, whose value is JSON, in place of its present value or beside the others."""
+    """Return the text with a new value of one setting, or with one more setting. ``value`` is JSON."""
     value = value if is_json else value.strip('"')
     key = json.dumps(setting) if is_json else setting
     root = yaml.compose(text, yaml.SafeLoader)
@@ -156,12 +157,12 @@ def _with_setting(text: str, setting: str, value: str, *, is_json: bool) -> str:
 
 
 def _with_entry(text: str, mapping: Any, block: str, flow: str) -> str:
-    """Return the text with one entry more in a mapping: ``block`` as lines of their own, or ``flow`` within braces."""
+    """Return the text with one more entry in a mapping: the lines ``block``, or ``flow`` in a mapping with braces."""
     if mapping.flow_style:
         at = mapping.start_mark.index + 1
         return f"{text[:at]}{flow}{', ' if mapping.value else ''}{text[at:]}"
     last = mapping.value[-1][1].end_mark.index
-    # For PyYAML, a nested mapping ends where the next key begins. The new entry goes above the blank lines before that
+    # In PyYAML, a nested mapping ends where the next key begins. Insert the new entry above the blank lines before that
     # key.
     last = len(text[:last].rstrip())
     at = text.find("\n", last) + 1 or len(text)

@@ -83,10 +83,10 @@ smq -c research ls            the queue of the profile "research"
 
 
 class Smq(Group):
-    """The root command, whose help also describes how the queue is found, and the exit codes."""
+    """The root command, with the sources of the queue's address and the exit codes in its help."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, the places where the queue's address is looked up, and the exit codes."""
+        """Write the examples, the sources of the queue's address, and the exit codes."""
         super().format_epilog(ctx, formatter)
         with formatter.section("address of the queue (the first that is given)"):
             formatter.write_text(
@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout again at exit, and would print another error about the pipe.
+        # Redirect stdout, because Python flushes stdout again at exit, and would print another error about the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
@@ -129,7 +129,7 @@ def _run(argv: list[str]) -> int:
         return print_error(error)
 
 
-# Options that users expect, because other tools have them or a column has this name.
+# Hints for options that do not exist, but that users expect: other tools or a column of smq ls have the name.
 _KNOWN_ELSEWHERE = {
     "--user": "Use --owner, which accepts the names in the column User.",
     "--users": "Use --owner, which accepts the names in the column User.",
@@ -146,7 +146,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def build_parser() -> Group:
-    """Return the root command of ``smq``, from which docs/reference/cli is also generated."""
+    """Return the root command of ``smq``. ``cli.reference`` generates docs/reference/cli from this command."""
     root = Smq(
         PROGRAM,
         help="The priority queue for SageMaker training jobs.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage
     from sagemaker_queue.queue.client import QueueClient
 
-# No note is printed about these options, which many programs have, such as sh -c.
+# Many programs have these options, such as sh -c. So no note is printed if a job's command has one of them.
 _COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})
 _NAMED = 10  # maximum number of names in the message about files that are not packed
 
@@ -39,7 +39,7 @@ class RunCommand(Command):
         super().__init__(*args, context_settings=settings, usage="[OPTIONS] [--] COMMAND", **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print a note if the job's command has options that ``smq`` also has, and no -- precedes it."""
+        """Print a note if the job's command has options that ``smq`` also has, and no -- precedes the command."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         words: tuple[str, ...] = ctx.params["command"]
@@ -103,7 +103,7 @@ def _option(name: str, row: JobOption) -> Decorator:
 
 
 def _given(**values: Any) -> JobKeywords:
-    """Return the options that were given, as keywords."""
+    """Return the given options as keywords; repeated values are combined by the option's ``collect``."""
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != ()}
     return cast(
         JobKeywords,
@@ -121,9 +121,10 @@ def job_from_options(
     command: Sequence[str],
     interactive: InteractiveSettings | None = None,
 ) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
-    """Yield the job that the options describe, its packed code, and S3; upload nothing.
+    """Yield the job that the options describe, its packed code, and the storage in S3; upload nothing.
 
-    Print which files are not packed. Raises QueueError if an option is missing or the folder cannot be packed.
+    Print the names of secret files, which are not packed. Raises QueueError if an option is missing or the folder
+    cannot be packed.
     """
     if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")

@@ -48,7 +48,7 @@ def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = 
 
 
 def follow_log(queue: QueueClient, name: str, lines: LineChoice, *, poll: float) -> int:
-    """Print the job's log and state changes until the job has finished; return the exit code for its final state."""
+    """Print the job's log and state changes until the job has finished; return the exit code for the final state."""
     if lines.instance is not None:
         _check_instance(queue.job(name), lines.instance)
     follower = Follower(queue, queue.aws_client("logs"), poll=poll, lines=lines)

@@ -29,7 +29,7 @@ _CHANNEL = re.compile(r"InputDataConfig\[(\d+)\][\w.]*")
 
 @contextmanager
 def errors_with_options(request: Mapping[str, Any]) -> Iterator[None]:
-    """Rewrite the messages of QueueErrors in the block by ``with_options``; the request must be a CommandJob's."""
+    """Rewrite the messages of QueueErrors in the block by ``with_options``; ``request`` must come from a CommandJob."""
     try:
         yield
     except QueueError as error:
@@ -48,7 +48,7 @@ def errors_with_options(request: Mapping[str, Any]) -> Iterator[None]:
 
 
 def with_options(text: str, request: Mapping[str, Any]) -> str:
-    """Return a sentence about a request with the options of ``smq submit`` in place of its fields and tags."""
+    """Return a sentence about a request, with options of ``smq submit`` in place of the request's fields and tags."""
     text = with_remedy(text, "add --checkpoint, or: smq config set checkpoint true")
     for phrase, replacement in _PHRASES.items():
         text = text.replace(phrase, replacement)
@@ -58,7 +58,7 @@ def with_options(text: str, request: Mapping[str, Any]) -> str:
 
 
 def _channel(index: int, request: Mapping[str, Any]) -> str:
-    """Return the --data option that created a channel."""
+    """Return the --data option that created the request's channel with this index."""
     name = request["InputDataConfig"][index]["ChannelName"]
     try:
         paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file

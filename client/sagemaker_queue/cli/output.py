@@ -29,7 +29,7 @@ EXIT_CODES = {
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "the reader of the output, such as head, has closed it",
 }
-_MOST_REFUSED = 20  # files that were not downloaded, each in a line
+_MOST_REFUSED = 20  # maximum number of lines about files that were not downloaded
 
 
 class _EscapingStream:
@@ -62,7 +62,7 @@ def escaped_output() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream without escaping, for code that writes control sequences and cleans untrusted text itself."""
+    """Return the stream without escaping, for callers that write control sequences and clean untrusted text."""
     return stream.stream if isinstance(stream, _EscapingStream) else stream
 
 
@@ -83,12 +83,15 @@ def print_warning(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a note to stderr on how ``smq`` understood its arguments; on a terminal, wrapped between words."""
+    """Print a note to stderr, such as how ``smq`` understood its arguments; on a terminal, wrapped between words."""
     _print_whole_words(f"smq: note: {text}")
 
 
 def print_not_downloaded(refused: Sequence[tuple[object, str]]) -> None:
-    """Print the files that were not downloaded to stderr, each with its reason; of many files, only the first."""
+    """Print to stderr the files that were not downloaded, each with a reason.
+
+    Of more than _MOST_REFUSED files, print the first ones and the number of further files.
+    """
     for thing, reason in refused[:_MOST_REFUSED]:
         print(f"smq: not downloaded: {one_line(f'{thing}: {reason}')}", file=sys.stderr)
     if len(refused) > _MOST_REFUSED:

@@ -80,9 +80,10 @@ class Argument(click.Argument):
 
 
 class GroupedOption(click.Option):
-    """An option.
+    """An option of ``smq``.
 
-    Only one option of an ``exclusive_group`` is accepted; ``section`` is the option's heading in the help.
+    Of the options with the same ``exclusive_group``, a command line may have only one. ``section`` is the heading above
+    the option in the help.
     """
 
     def __init__(
@@ -122,10 +123,10 @@ def json_flag(help: str = "print JSON", **attributes: Any) -> Decorator:
 
 
 def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None) -> Decorator:
-    """Add parameters to a command, which gets their values together as one argument ``name``.
+    """Add parameters to a command, and pass their values to the command's function as one argument ``name``.
 
-    The argument is the result of ``of``, which is called with the values as keywords. ``names`` are these keywords
-    (default: the fields of ``of``, which must be a dataclass).
+    The argument is the result of ``of``, called with the parameters' values as keywords. ``names`` are the keywords
+    (default: the fields of ``of``, which must then be a dataclass).
     """
     gathered_names = [field.name for field in fields(of)] if names is None else list(names)  # type: ignore[arg-type]
 
@@ -144,7 +145,7 @@ def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: It
 
 
 def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of option values that turns InvalidOption into a BadParameter, whose message names the option."""
+    """Return a parser of option values that turns InvalidOption into BadParameter, so that click names the option."""
 
     def check(text: str) -> T:
         try:
@@ -196,7 +197,7 @@ class Group(Command, click.Group):
         super().__init__(*args, no_args_is_help=False, **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print the help if there are no arguments and the group itself does nothing."""
+        """Print the help if there are no arguments and the group has no function of its own."""
         if not args and not ctx.resilient_parsing and not self.invoke_without_command:
             print(ctx.get_help())
             ctx.exit()
@@ -222,7 +223,7 @@ class Group(Command, click.Group):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
     def subcommand(self, name: str, **attributes: Any) -> Callable[[Callable[..., int]], Command]:
-        """Return a decorator that makes a function a subcommand, with the arguments of ``command``."""
+        """Return a decorator that makes a function a subcommand. ``attributes`` are the arguments of ``command``."""
 
         def decorate(function: Callable[..., int]) -> Command:
             made = command(name, **attributes)(function)
@@ -237,7 +238,7 @@ def command(
 ) -> Callable[[Callable[..., int]], Command]:
     """Return a decorator that makes a function a command.
 
-    ``help`` is for lists of commands, ``description`` for --help.
+    ``help`` is the text in lists of commands; ``description`` is the text of the command's --help.
     """
     return click.command(name, cls=cls, short_help=help, help=description, **attributes)
 

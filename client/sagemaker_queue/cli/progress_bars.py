@@ -16,9 +16,9 @@ LEAST_BYTES = 1_000_000  # a smaller transfer ends before its speed is known
 
 
 class TransferProgress:
-    """A context manager with a progress bar. Call the object with numbers of bytes, from any thread.
+    """A context manager with a progress bar. Call the object with each number of transferred bytes, from any thread.
 
-    The bar is shown only if stderr is a terminal, and there are at least LEAST_BYTES to transfer.
+    The bar is shown only if stderr is a terminal, and ``total`` is at least LEAST_BYTES.
     """
 
     def __init__(self, title: str, total: int) -> None:
@@ -57,6 +57,6 @@ class TransferProgress:
             self._progress.stop()
 
     def __call__(self, moved: int) -> None:
-        """Add transferred bytes."""
+        """Add ``moved`` bytes to the bar."""
         if self._progress:
             self._progress.advance(self._progress.task_ids[0], moved)

@@ -1,7 +1,7 @@
 """``python -m sagemaker_queue.cli.reference docs/reference/cli``: update the pages about ``smq`` from its parser.
 
-Each command has a page; its subcommands are sections of that page. The text between two comments is generated: usage,
-description, options and examples. Text below the second comment is written by hand and kept. A new command gets a page;
+Each command has a page, with a section for each subcommand. The text above the comment ``_END`` is generated: usage,
+description, options and examples. The text below that comment is written by hand and kept. A new command gets a page;
 the page of a removed command is removed. README.md lists the commands in groups.
 """
 
@@ -95,7 +95,7 @@ class NamedCommand(NamedTuple):
 
     @property
     def own_options(self) -> list[GroupedOption]:
-        """Options that the command's page lists: all but those of a job, which the page of ``submit`` lists."""
+        """Options that the command's page lists. The options of a job are listed only on the page of ``submit``."""
         options = [parameter for parameter in self.own_parameters if isinstance(parameter, GroupedOption)]
         return [option for option in options if self.name == "submit" or not _is_job_option(option)]
 
@@ -120,13 +120,13 @@ def heading_of(command: str) -> str:
 
 
 def _is_job_option(option: GroupedOption) -> bool:
-    """Return whether the option is made from a row of JOB_OPTIONS. Other options may have the same name."""
+    """Return whether the option is made from a row of JOB_OPTIONS, not only of the same name as a row."""
     row = JOB_OPTIONS.get(option.name or "")
     return row is not None and (set(row.names), row.help) == (set(option.opts), option.help)
 
 
 def _page(made: str, present: str) -> str:
-    """Return a page or section: its generated part, and what is written by hand below it."""
+    """Return a page or section: the generated part ``made``, and the hand-written part of the present text."""
     by_hand = _MADE.sub("", present, count=1).strip("\n") if _END in present else ""
     return f"{made}\n\n{_END}\n" + (f"\n{by_hand}\n" if by_hand else "")
 

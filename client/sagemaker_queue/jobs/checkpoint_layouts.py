@@ -21,8 +21,8 @@ ORBAX = "Orbax"
 PLAIN = "plain"
 
 LATEST = "latest"  # DeepSpeed's file, whose content is the name of the folder from which a job resumes
-SETTLED = timedelta(minutes=15)  # a checkpoint that was last written this long ago is no longer uploaded
-ABANDONED = timedelta(hours=1)  # an incomplete checkpoint that was last written this long ago is not continued
+SETTLED = timedelta(minutes=15)  # a checkpoint without a new file for this long counts as fully uploaded
+ABANDONED = timedelta(hours=1)  # an incomplete checkpoint without a new file for this long counts as abandoned
 
 _WORDS = r"(?:^|[-_.])(?:{})[-_=]?0*(\d{{1,18}})(?=[-_.]|$)"
 _STEP = re.compile(_WORDS.format("(?:global[-_]?)?steps?|iter(?:ation)?|ckpt|checkpoint"), re.ASCII | re.IGNORECASE)
@@ -60,11 +60,11 @@ class Checkpoint:
     """One checkpoint: a file, several files, or a folder."""
 
     name: str  # path of its folder or of its first file
-    layout: str  # the library whose layout it has
-    step: int | None  # None: the name has no step, as that of Lightning's last.ckpt
+    layout: str  # the library that writes this layout, or plain
+    step: int | None  # None: the name has no step, such as Lightning's last.ckpt
     files: tuple[CheckpointFile, ...]  # all of its files
-    incomplete: str = ""  # the reason why a library would not load it; empty: it is complete
-    resumes: bool = False  # whether a library would choose it if the job starts again
+    incomplete: str = ""  # the reason why a library would not load the checkpoint; empty: complete
+    resumes: bool = False  # whether a library would load this checkpoint if the job started again
 
     @property
     def size(self) -> int:
@@ -95,10 +95,10 @@ class FoundCheckpoints:
 
 
 def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None = None) -> FoundCheckpoints:
-    """Return the checkpoints to which files belong.
+    """Group the files below a checkpoint folder into checkpoints.
 
-    ``texts`` has the content of files with the name ``latest``, by path. Without the content, DeepSpeed's checkpoints
-    count as complete if the file is there.
+    ``texts`` has the content of files with the name ``latest``, by path. Without the content, the file only needs to
+    exist for a checkpoint of DeepSpeed to be complete.
     """
     known = list(files)
     groups: dict[tuple[str, int | None, bool], list[CheckpointFile]] = {}
@@ -119,7 +119,7 @@ def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None =
 
 
 def latest_files(files: Iterable[CheckpointFile], largest: int = 200) -> list[CheckpointFile]:
-    """Return the files that may have DeepSpeed's name of the last step, which ``recognise`` takes as ``texts``."""
+    """Return files named ``latest`` of at most ``largest`` bytes; ``recognise`` takes their content as ``texts``."""
     return [file for file in files if basename(file.path) == LATEST and file.size <= largest]
 
 
@@ -129,11 +129,13 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
     Every checkpoint from which some job may resume stays, whether a job is live or not:
 
     - the complete checkpoint with the highest step, and the one that was written last;
-    - the newest one that was last written more than SETTLED ago, or else the second newest, because files of a newer
-      one may be missing unseen;
-    - a checkpoint without a step, and the one that DeepSpeed's ``latest`` names, because later steps are incomplete.
+    - the newest complete one without a new file for SETTLED, or else the second newest, because a newer checkpoint may
+      lack files that are still being uploaded;
+    - a checkpoint without a step;
+    - the checkpoint that DeepSpeed's ``latest`` names, because later steps count as incomplete.
 
-    An incomplete checkpoint is removed if it is older than the newest complete one and ABANDONED.
+    An incomplete checkpoint is removed if it was last written before the newest complete one, and has had no new file
+    for ABANDONED.
     """
     removed = []
     for folder in dict.fromkeys(one.folder for one in found.checkpoints):
@@ -158,7 +160,10 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
 
 
 def in_order_of_removal(files: Iterable[CheckpointFile]) -> list[CheckpointFile]:
-    """Return files in an order in which a removal that is interrupted leaves no checkpoint that seems complete."""
+    """Sort files for removal: first the files without which a checkpoint counts as incomplete.
+
+    So an interrupted removal leaves no checkpoint that seems complete.
+    """
     return sorted(files, key=lambda file: not (basename(file.path) in _MARKS or "_model_states" in file.path))
 
 
@@ -167,7 +172,7 @@ def _age_order(one: Checkpoint) -> tuple[int, datetime]:
 
 
 def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
-    """Return the folders whose content shows that they are a checkpoint of Orbax or of torch.distributed."""
+    """Return the folders that contain, at any depth, a file that marks a checkpoint of Orbax or torch.distributed."""
     marked = set()
     for file in files:
         name, folder = basename(file.path), dirname(file.path)
@@ -179,7 +184,9 @@ def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
 
 
 def _place_of(path: str, marked: Collection[str]) -> tuple[str, int | None, bool] | None:
-    """Return the checkpoint of a file: its folder, its step, and whether this folder is the checkpoint itself.
+    """Return the checkpoint of a file: its path, its step, and whether the path itself is the checkpoint.
+
+    For a file with the step in its own name, the path is the file's folder, and the last member is False.
 
     None: the file belongs to no checkpoint.
     """
@@ -283,7 +290,7 @@ def _missing_shard(inside: Collection[str]) -> str:
 
 
 def _with_latest(one: Checkpoint, others: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
-    """Return a checkpoint of DeepSpeed as incomplete if the file ``latest`` beside it is missing or names less."""
+    """Return the checkpoint; for DeepSpeed, mark it as incomplete if ``latest`` is missing or names an earlier step."""
     if one.layout != DEEPSPEED or one.incomplete or not _DEEPSPEED_FOLDER.fullmatch(basename(one.name)):
         return one
     path = f"{one.folder}/{LATEST}".lstrip("/")
@@ -296,7 +303,7 @@ def _with_latest(one: Checkpoint, others: Collection[str], texts: Mapping[str, s
 
 
 def _resumed(found: Collection[Checkpoint], texts: Mapping[str, str]) -> set[str]:
-    """Return the names of the checkpoints from which libraries resume: one for each folder."""
+    """Return the names of the checkpoints from which libraries would resume, at most one for each folder."""
     resumed = set()
     for folder in {one.folder for one in found}:
         complete = [one for one in found if one.folder == folder and not one.incomplete]

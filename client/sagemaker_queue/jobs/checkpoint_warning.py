@@ -8,5 +8,5 @@ _FROM_THE_QUEUE = re.compile(r"The job has no CheckpointConfig\b.*", re.DOTALL)
 
 
 def with_remedy(warning: str, remedy: str) -> str:
-    """Return a warning, or a short sentence that ends in ``remedy`` if the warning is about missing checkpoints."""
+    """Return a warning; a warning about missing checkpoints becomes a short sentence that ends in ``remedy``."""
     return _FROM_THE_QUEUE.sub(lambda _: f"A preemption loses all work: {remedy}", warning)

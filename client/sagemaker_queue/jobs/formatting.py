@@ -23,8 +23,8 @@ FIRST_ESTIMATE_SECONDS = 90  # time after which the first estimate of a new job 
 NOT_YET = "…"  # in place of an estimate that is still missing
 NOT_ESTIMATED = "Not estimated yet. The queue estimates starts once a minute."
 LONGEST_CELL = 72  # characters
-_IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of a cause in the history
-_GOING_TO_BE_STOPPED = "; it is going to be stopped"  # end of such a cause
+_IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of the cause of a missed start in the history
+_GOING_TO_BE_STOPPED = "; it is going to be stopped"  # end of the cause of a hang in the history
 # SageMaker's report of a failed program: AlgorithmError: ExecuteUserScriptError: ExitCode 1 ErrorMessage "..."
 _PROGRAM_FAILED = re.compile(r"AlgorithmError: (?:ExecuteUserScriptError: ?)?(.*)", re.DOTALL)
 _EXIT_CODE = re.compile(r"exit ?code:? ?([0-9]{1,3})\b", re.IGNORECASE)
@@ -133,10 +133,10 @@ def _time_until(time: datetime) -> str:
 
 
 def concise(text: str) -> str:
-    """Return a reason or cause in which SageMaker's report of a failed program is short.
+    """Shorten SageMaker's report of a failed program in a reason or cause.
 
-    SageMaker puts the program's last output, such as a traceback, on one line. The exit code remains, and the cause
-    that the queue has found, or else the last line of the traceback.
+    SageMaker puts the program's last output, such as a traceback, on one line. The result has the exit code, and the
+    cause that the queue has found, or else the last line of the traceback.
     """
     found = _PROGRAM_FAILED.search(text)
     if found is None:
@@ -163,12 +163,12 @@ def end_of_attempt(outcome: str, cause: str) -> str:
 
 
 def has_further_pools(job: JobDetail) -> bool:
-    """Return whether a job that has missed its start may run in further pools of its project, from its history."""
+    """Return whether a job's history says that it missed its start and may now run in further pools of its project."""
     return any(_IN_FURTHER_POOLS in transition.cause for transition in job.history)
 
 
 def is_stopped_for_hang(job: JobDetail) -> bool:
-    """Return whether the queue stops the present attempt of a job because it hangs, from the job's history."""
+    """Return whether a job's history says that the queue is stopping the present attempt because of a hang."""
     causes = (transition.cause for transition in job.history if transition.attempt == job.attempt)
     return any(cause.startswith("hangs: ") and cause.endswith(_GOING_TO_BE_STOPPED) for cause in causes)
 
@@ -188,13 +188,13 @@ _STAGES = {
 
 
 def stage_word(job: JobSummary) -> str | None:
-    """Return what SageMaker does for a running job before and after it trains, as a word; None while it trains."""
+    """Return SageMaker's step before or after the training of a running job, as a word; None while the job trains."""
     known = _STAGES.get(job.secondary_status or "") if job.state == "running" else None
     return known[0] if known else None
 
 
 def stage_sentence(job: JobSummary) -> str | None:
-    """Return what SageMaker does for a running job before and after it trains, as text; None while it trains."""
+    """Return SageMaker's step before or after the training of a running job, as text; None while the job trains."""
     known = _STAGES.get(job.secondary_status or "") if job.state == "running" else None
     return known[1] if known else None
 
@@ -231,13 +231,13 @@ def outcome(how: str | None, failure_class: str | None) -> str | None:
 
 
 def _tenth_minute(time: datetime) -> str:
-    """Return a time rounded to ten minutes, because programs print the sentence again after each change."""
+    """Return a time rounded to ten minutes, because programs print the sentence again whenever its text changes."""
     rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
     return f"{rounded:%Y-%m-%d %H:%M} UTC"
 
 
 def clean(cell: object) -> object:
-    """Return text on one line without unprintable characters, because a script's output can be part of a reason.
+    """Return text on one line, with ? for unprintable characters, because a reason may contain a script's output.
 
     Other values are returned unchanged.
     """
@@ -320,7 +320,7 @@ def shortened(text: str | None) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as a CSV cell on one line, which spreadsheets do not execute as a formula. Times are in UTC."""
+    """Return a value as a CSV cell on one line; times are in UTC. A leading ' keeps text from becoming a formula."""
     if isinstance(value, datetime):
         return moment(value)
     if not isinstance(value, str):

@@ -1,6 +1,6 @@
 """Texts of ``smq submit`` in hyperparameters: a long text is split into ``name``, ``name_2``, ``name_3`` and so on.
 
-The job's start program joins them by itself (``packaging/container/run.py``).
+The job's start program, ``packaging/container/run.py``, has its own code that joins the parts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
 
 
 def json_in(request: Mapping[str, Any], name: str) -> Any:
-    """Return the JSON value that a request has in pieces.
+    """Join the pieces of a hyperparameter of a request, and return their JSON value.
 
-    None stands for a request of another program, and for a value that the queue hides from this user.
+    Return None for a request of another program, and for a value that the queue hides from this user.
     """
     values = request.get("HyperParameters", {})
     pieces = (values.get(_name(name, number)) for number in range(1, _MOST_PIECES + 1))

@@ -129,7 +129,7 @@ def _location(field: str, address: object, expected: str) -> Iterator[_Location]
 
 
 def _plain(hyperparameter: object) -> object:
-    """Return a hyperparameter's value: the SDK encodes text as JSON, other callers do not."""
+    """Return a hyperparameter's value, decoded if possible: the SDK encodes text as JSON, other callers do not."""
     try:
         return json.loads(hyperparameter) if isinstance(hyperparameter, str) else None
     except (ValueError, RecursionError):
@@ -154,7 +154,7 @@ def _bucket_problem(s3: Any, region: str | None, bucket: str, needed: bool) -> s
 
 
 def _is_missing(s3: Any, location: _Location) -> bool:
-    """Return whether the address is known to have no object; False if the caller may not look."""
+    """Return whether the address is known to have no object; False if the caller may not list the bucket."""
     try:
         listed = s3.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1).get("Contents", [])
     except ClientError as error:

@@ -36,7 +36,7 @@ def missing_script(request: Mapping[str, Any], archive: Archive) -> str | None:
 
 
 def script_of(command: Sequence[str]) -> str | None:
-    """Return the path of the script that a command runs, relative to the working folder; None if there is none."""
+    """Return the path of the script that a command runs, below the working folder; None without such a script."""
     words = list(command)
     if words and _INTERPRETER.fullmatch(posixpath.basename(words[0])):
         words = words[1:]

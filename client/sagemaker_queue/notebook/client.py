@@ -61,13 +61,13 @@ html.show_in_notebooks()
 
 
 def _with_keywords(answer: Warned) -> Warned:
-    """Return an answer about a command with the keywords of this module in its warnings."""
+    """Return the answer with the keyword ``checkpoint=True`` as the remedy in a warning about missing checkpoints."""
     warnings = tuple(with_remedy(warning, "give checkpoint=True.") for warning in answer.warnings)
     return msgspec.structs.replace(answer, warnings=warnings)
 
 
 def _with_job_keywords(method: Method) -> Method:
-    """Set the signature of a method with ``**job``, so that notebooks complete and show its keywords."""
+    """Replace ``**job`` in a method's signature by the keywords of jobs, so that notebooks complete and show them."""
     signature = inspect.signature(method)
     kept = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     added = [
@@ -213,8 +213,9 @@ class QueueClient(client.QueueClient):
     ) -> FailureReport:
         """Sum the attempts that failed in a period, as ``smq failures`` does.
 
-        ``by`` is ``class``, ``project``, ``owner`` or ``instance-type``. ``project``, ``owner`` and ``group`` are
-        patterns that select attempts. ``history`` describes the times. ``job(name).failure`` is the failure of one job.
+        ``by`` is ``class``, ``project``, ``owner``, ``instance-type`` or ``gpu``. ``project``, ``owner`` and ``group``
+        are patterns that select attempts. ``history`` describes the times. ``job(name).failure`` is the failure of one
+        job.
         """
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
@@ -233,7 +234,8 @@ class QueueClient(client.QueueClient):
         Give names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or give ``group`` for all its
         jobs. Notebooks show the progress as a table and terminals as a line, unless ``silent``. An interrupt
         stops only the waiting, not the jobs. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is
-        the shortest time between two requests, in seconds; while nothing changes, the time grows.
+        the usual pause between two requests, in seconds. By default the first pauses are shorter. While nothing
+        changes, the pauses grow.
         """
         names = matching_job_names(self, _names(jobs), (group,) if group else (), "all")
         if not names:
@@ -321,7 +323,7 @@ class QueueClient(client.QueueClient):
         """List the checkpoints that a job has saved in S3, by folder and step, as ``smq checkpoints`` does.
 
         A checkpoint has ``name``, ``step``, ``layout``, ``files``, ``size`` and ``modified``. ``incomplete`` is the
-        reason why a library would not load it, and ``resumes`` is true for the one from which the job would resume.
+        reason why a library would not load the checkpoint, and ``resumes`` says whether the job would resume from it.
         Raises NotFound if the job has no checkpoint folder.
         """
         (name,) = _names([job])
@@ -330,7 +332,7 @@ class QueueClient(client.QueueClient):
     def prune_checkpoints(
         self, job: str | JobSummary, keep: int, *, dry_run: bool = False, silent: bool = False
     ) -> JobCheckpoints:
-        """Remove a job's checkpoints except the newest ``keep`` complete ones, and return the removed ones.
+        """Remove a job's checkpoints except the newest ``keep`` complete ones of each folder; return the removed ones.
 
         Checkpoints from which a job may resume always stay, as ``smq checkpoints prune`` describes. With ``dry_run``,
         nothing is removed. Raises InvalidOption if ``keep`` is less than 1.

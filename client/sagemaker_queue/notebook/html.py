@@ -216,7 +216,7 @@ def _facts(known: Mapping[str, object]) -> str:
 
 
 def _framed(inner: str) -> str:
-    """Return a table that scrolls if it is too wide. The colour is inherited, as some pages set one for tables."""
+    """Return a table that scrolls if it is too wide. The colour is inherited, because some pages colour tables."""
     style = "color: inherit; font-variant-numeric: tabular-nums"
     return f'<div style="overflow-x: auto; margin: 0.5em 0"><table style="{style}">{inner}</table></div>'
 

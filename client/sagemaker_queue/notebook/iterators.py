@@ -1,4 +1,4 @@
-"""The iterators and lists that ``QueueClient`` returns, shown by notebooks: of jobs, attempts, sweeps and log lines.
+"""The iterators and lists of jobs, attempts and log lines that ``QueueClient`` returns and notebooks show.
 
 The jobs themselves are in ``api_contract.models``.
 """
@@ -76,7 +76,7 @@ class Listing(Iterator[T]):
         return self._printed(self._every())
 
     def _every(self) -> Iterator[T]:
-        """Yield all items from the first on; read only as far as the caller iterates."""
+        """Yield all items from the first on; read a page only when the caller iterates that far."""
         place = 0
         while True:
             if place == len(self._read):

@@ -38,7 +38,10 @@ class AttemptClients:
             self._clients[None, None] = home
 
     def of(self, place: Place, job: str) -> Any:
-        """Return the client for an attempt. Raises NoAccountProfile, whose message names ``job``."""
+        """Return the client for an attempt.
+
+        Raises NoAccountProfile if the attempt's account has no profile; the message names ``job``.
+        """
         key = (place.region, place.account)
         if key not in self._clients:
             self._clients[key] = self._queue.aws_client(self._service, *key, job=job)

@@ -1,9 +1,9 @@
-"""Name the account that the bucket must belong to in each call of S3, so that S3 refuses an attacker's bucket.
+"""Send the expected owner of the bucket with each S3 call, so that S3 refuses an attacker's bucket.
 
 Bucket names are global. If a user's bucket was deleted or does not exist yet, an attacker could create a bucket of that
 name. The attacker would receive the user's code and data, and choose the input of jobs. So each call names the expected
-owner (ExpectedBucketOwner): the profile's ``account``, else the account of the credentials, which STS returns. For
-buckets of other accounts, the owner is the account in the profile's ``bucket_owners``.
+owner (ExpectedBucketOwner): the bucket's account in the profile's ``bucket_owners``, else the profile's ``account``,
+else the account of the credentials, which STS returns.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BucketOwners:
 
     def _add_owners(self, params: dict[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         members = model.input_shape.members if model.input_shape else {}
-        # Users of a presigned URL do not send the header of the expected owner.
+        # A presigned URL with an expected owner would fail: users of the URL do not send the header with the owner.
         if context.get("is_presign_request") or "ExpectedBucketOwner" not in members or "Bucket" not in params:
             return params
         more = {"ExpectedBucketOwner": self.of(params["Bucket"])}

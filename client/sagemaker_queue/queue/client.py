@@ -79,9 +79,10 @@ class QueueClient:
     ) -> Any:
         """Return a boto3 client of an AWS service, such as ``logs``.
 
-        The default ``region`` and ``account`` are those of the queue. In the queue's account, the client has this
-        client's credentials. In another account, it has those of the profile that the setting ``account_profiles``
-        names. Raises NoAccountProfile without such a profile; the message names ``job``.
+        The default ``region`` and ``account`` are the queue's. In the queue's account, the boto3 client has the
+        credentials of this QueueClient. In another account, the boto3 client has the credentials of the account's AWS
+        profile in the setting ``account_profiles``. Raises NoAccountProfile without such a profile; the message names
+        ``job``.
         """
         create: Any = self.aws_session(account, job=job).client
         return create(service, region_name=region or self.region)
@@ -97,9 +98,9 @@ class QueueClient:
     def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
         """Submit a CreateTrainingJob request. A repeated identical request returns the existing job.
 
-        Without ``preflight``, a request that the queue would refuse as hopeless is accepted with a warning in the
-        answer. A request that SageMaker would refuse is still refused. This method does not check contents of S3;
-        ``sagemaker_queue.jobs.preflight.check`` does.
+        Without ``preflight``, the queue accepts a job that is certain to fail, with a warning in the answer. A request
+        that SageMaker would refuse is still refused. This method does not check contents of S3; call
+        ``sagemaker_queue.jobs.preflight.check`` for that check.
         """
         _check_json(request)
         query = None if preflight else {"preflight": "false"}
@@ -151,7 +152,7 @@ class QueueClient:
             given["next"] = page.next
 
     def caller_arn(self) -> str:
-        """Return the ARN by which you own jobs in the queue. The ARN comes from AWS (STS), not from the queue."""
+        """Return the ARN by which you own jobs in the queue. The ARN is computed from the answer of AWS (STS)."""
         return owner_of(self._transport.caller_arn())
 
     def whoami(self) -> Identity:
@@ -161,8 +162,8 @@ class QueueClient:
     def job(self, name: str, *, advice: bool = False) -> JobDetail:
         """Return the job's full description.
 
-        With ``advice``, ``why.advice`` of a waiting job lists changes that would let it start. The queue then makes a
-        plan for this request, which can take seconds. Request advice for a person, and do not poll with ``advice``.
+        With ``advice``, ``why.advice`` of a waiting job lists changes that would let the job start. The queue computes
+        plans for this advice, which can take seconds: do not poll with ``advice``.
         """
         return self._call(routes.DESCRIBE_JOB, name, query={"advice": "true"} if advice else None)
 
@@ -183,7 +184,7 @@ class QueueClient:
         return self._call(routes.CHANGE_JOB, name, content=content)
 
     def requeue(self, name: str) -> JobSummary:
-        """Stop the job's attempt as a preemption does: the job waits again in its old position, and resumes later.
+        """Stop the job's attempt like a preemption: the job waits again in its old position, and resumes later.
 
         Raises Conflict if the job waits already, is cancelled or has finished.
         """
@@ -195,7 +196,7 @@ class QueueClient:
         """Drain a pool, now or from the time ``at`` on: no job starts there, and its running jobs are stopped.
 
         The stopped jobs wait again in their old positions, and resume in another pool that they accept, or after the
-        drain. ``stops`` tells which jobs are stopped: ``none``, ``preemptible``, or ``all``. Raises NotFound if the
+        drain. ``stops`` selects the running jobs to stop: ``none``, ``preemptible``, or ``all``. Raises NotFound if the
         policy has no such pool, and Forbidden unless the caller is an admin of the queue.
         """
         changes = {"at": at and _rfc3339(at), "reason": reason or None, "stops": stops}
@@ -203,14 +204,14 @@ class QueueClient:
         return self._call(routes.DRAIN_POOL, content=content)
 
     def undrain(self, pool: str) -> DrainAnswer:
-        """End the drain of a pool, so that jobs start there again. A pool that is not drained is not an error."""
+        """End the drain of a pool, so that jobs start there again. If the pool is not drained, nothing changes."""
         return self._call(routes.UNDRAIN_POOL, content={"pool": pool})
 
     def enable_remote_debug(self, name: str) -> JobSummary:
         """Enable SageMaker's remote debugging in the job's running attempt, so that a shell can be opened in it.
 
-        Raises Conflict if the job does not run, or if SageMaker does not permit this yet; InvalidRequest if no shell
-        can ever be opened in the job.
+        Raises Conflict if the job does not run, or if SageMaker does not permit the change yet. Raises InvalidRequest
+        if no shell can ever be opened in the job.
         """
         return self._call(routes.CHANGE_JOB, name, content={"remoteDebug": True})
 
@@ -247,9 +248,9 @@ class QueueClient:
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
         """Replace the policy by the document, which is in force from the next cycle on.
 
-        ``version`` is the version of the policy that was read. Raises InvalidRequest with the faults of the document,
-        and StalePolicy if another policy was applied meanwhile. Without ``force``, raises InUse if the document drops
-        projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs.
+        ``version`` is the version of the policy from which the document was made. Raises StalePolicy if a newer version
+        is in force, and InvalidRequest with the faults of the document. Without ``force``, raises InUse if the document
+        drops projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs.
         """
         _check_json(document)
         content = {"policy": document, "version": version, "force": force}

@@ -41,7 +41,7 @@ class S3Address:
 
 
 def is_address(text: str) -> bool:
-    """Return whether the text begins as an address in S3 does; other texts are paths."""
+    """Return whether the text is an address in S3 (``s3://...``) and not a path."""
     return text.startswith("s3://")
 
 
@@ -54,7 +54,10 @@ def parse_link(text: str) -> tuple[str, S3Address]:
 
 
 def link_path(path: str) -> str:
-    """Return a path in the working folder in normal form. Raises InvalidOption for a path out of the folder."""
+    """Return a path in the working folder in normal form.
+
+    Raises InvalidOption for an empty or absolute path, a path that leads out of the folder, and the folder itself.
+    """
     normal = posixpath.normpath(path)
     if not path or posixpath.isabs(normal) or normal.split("/")[0] in ("..", "."):
         raise InvalidOption(f"{path!r} cannot be a data link: it must be a path inside the working folder.")
@@ -62,7 +65,7 @@ def link_path(path: str) -> str:
 
 
 def address_of(path: str, links: Mapping[str, S3Address]) -> S3Address:
-    """Return the address in S3 of a path in the working folder. Raises InvalidOption if no data link has the path."""
+    """Return the address in S3 of a path in the working folder. Raises InvalidOption if the path is in no data link."""
     normal = link_path(path)
     for linked in sorted(links, key=len, reverse=True):
         if normal == linked:

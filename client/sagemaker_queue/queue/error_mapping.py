@@ -33,7 +33,7 @@ _BODY_LIMIT = "Put large hyperparameters or environment values in S3 and pass th
 
 
 def refusal(response: requests.Response) -> QueueError:
-    """Return the error for a response with an error status; the queue's own messages are kept."""
+    """Return the error for a response with an error status, with the queue's messages if the queue answered."""
     errors = _errors(response)
     if not errors:
         return _gateway_refusal(response)
@@ -65,12 +65,12 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
 
 
 def _kind(status: int) -> type[QueueError]:
-    """Return the exception class for the status of an answer without a known error code of the queue."""
+    """Return the exception class for the HTTP status of an answer that has no known error code of the queue."""
     if status == HTTPStatus.UNAUTHORIZED:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
-    # If several error codes have this status, use the class that is a base of the classes of all these codes.
+    # If several error codes have this status, use the class from which the classes of all these codes are derived.
     found = [_KINDS[code.value] for code in ErrorCode if code.status == status]
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 

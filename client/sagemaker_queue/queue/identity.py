@@ -1,7 +1,7 @@
 """The owner of a job, by the queue's rules (job_queue/domain/identity.py); a test compares both implementations.
 
-If a library or a service generated the name of a role session, the owner is the role, because the next session has
-another name.
+If a library or a service generated the name of a role session, the owner is the role: the same user's next session will
+have another name.
 """
 
 import re
@@ -17,7 +17,7 @@ _STUDIO_SESSION = "SageMaker"  # the session name of all users of SageMaker Stud
 
 
 def owner_of(caller: str) -> str:
-    """Return the ARN of the owner of a caller's jobs."""
+    """Return the ARN of the owner of a caller's jobs: the role if the session's name is generated, else ``caller``."""
     found = _ROLE_SESSION.fullmatch(caller)
     if found is None or not _INVENTED.fullmatch(found[4]):
         return caller

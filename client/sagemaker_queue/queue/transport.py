@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 8.0
-LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After in an answer is reduced to this
+LONGEST_RETRY_AFTER_SECONDS = 30.0  # limit of the answer's Retry-After; longer values are reduced to this limit
 _ONE_SHORT_QUESTION = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 _WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
 _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
@@ -76,11 +76,11 @@ class Transport:
         return self._signature.region
 
     def caller_arn(self) -> str:
-        """Return the ARN of the credentials that sign requests, as known to STS; the queue sees the same ARN."""
+        """Return the ARN that STS reports for the credentials that sign requests; the queue sees the same ARN."""
         return self._signature.caller_arn()
 
     def aws_session(self, account: str | None = None, *, job: str | None = None) -> boto3.Session:
-        """Return the session that signs requests, or the session of another account's profile.
+        """Return the session that signs requests, or with ``account`` the session of that account's AWS profile.
 
         Raises NoAccountProfile for an account without a profile; its message names ``job``.
         """
@@ -155,8 +155,8 @@ def _is_passing_failure(response: requests.Response) -> bool:
 class _Wait:
     """The pause before the next try, in seconds.
 
-    The pause is random, and its bound grows with each try. If the answer's Retry-After is longer than this random
-    pause, the pause is the sum of both, with at most LONGEST_RETRY_AFTER_SECONDS of the Retry-After.
+    The pause is random, and the bound of the random pause grows with each try. If the answer's Retry-After is longer
+    than the random pause, the Retry-After is added, but at most LONGEST_RETRY_AFTER_SECONDS.
     """
 
     def __init__(self, pause_seconds: float) -> None:
@@ -211,7 +211,10 @@ class Signature(AuthBase):
         self._sessions: dict[str, boto3.Session] = {}  # by account
 
     def session_of(self, account: str | None, job: str | None) -> boto3.Session:
-        """Return the session of the queue's account (None), or of another account's profile."""
+        """Return the session of the queue's account (None), or of another account's profile.
+
+        Raises NoAccountProfile if that account has no usable profile; the message names ``job``.
+        """
         if account is None:
             return self._session
         if account not in self._sessions:
@@ -263,6 +266,6 @@ def _no_profile(account: str, job: str | None) -> str:
 
 
 def region_of(url: str) -> str | None:
-    """Return the region in an API Gateway address, which signatures must name; None for other addresses."""
+    """Return the region in an API Gateway address, for which requests must be signed; None for other addresses."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

@@ -1,4 +1,4 @@
-"""Find the metric that a search optimises in log lines, by a pattern as in SageMaker's metric definitions."""
+"""Find the values of a search's metric in log lines, by a pattern as in SageMaker's metric definitions."""
 
 from __future__ import annotations
 

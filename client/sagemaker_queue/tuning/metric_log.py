@@ -22,7 +22,7 @@ class MetricLog:
         self._metric = metric
         self._clock = clock
         self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
-        self._ended: dict[str, float] = {}  # training job -> clock's time when the end of the job was first seen
+        self._ended: dict[str, float] = {}  # training job -> time of `clock` at which its end was first seen
         self._read: set[str] = set()  # training jobs whose logs are complete
         self._found = 0
         self._last: tuple[tuple[int, datetime, int], float] | None = None
@@ -66,7 +66,7 @@ class MetricLog:
                 if self._last is None or place > self._last[0]:  # a line of an earlier attempt may arrive late
                     self._last = place, value
         if attempt.outcome is not None:
-            if name in self._ended:  # an earlier read saw the end, so the last lines have arrived by now
+            if name in self._ended:  # the previous read saw the end already, so the last lines have arrived by now
                 self._read.add(name)
             self._ended.setdefault(name, self._clock())
         return figures

@@ -33,7 +33,7 @@ class StudyPlan:
     seed: int | None = None  # None: a random seed, which is stored in the study
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption if the plan cannot create jobs."""
+        """Raise InvalidOption for an invalid name, an empty space, or a grid of a logarithmic or continuous range."""
         check_study_name(self.name)
         if not self.space:
             raise InvalidOption("No hyperparameter is given: add one, such as lr=log:1e-5..1e-1.")
@@ -60,7 +60,7 @@ class TrialRow:
     state: str  # not submitted, live, or the job's state; after the trial's end completed, pruned or failed
     value: float | None  # the value of the metric; None: there is none
     params: Mapping[str, Value]  # the hyperparameters by name
-    reason: str | None = None  # why it failed or was pruned
+    reason: str | None = None  # why the trial failed; None: it has not failed
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as JSON values."""
@@ -75,7 +75,7 @@ class TrialRow:
 
 
 def check_study_name(name: str) -> None:
-    """Raise InvalidOption unless job names may begin with the study's name. A file also has this name."""
+    """Raise InvalidOption unless the name can begin the names of jobs, and be the name of the study's file."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidOption(
             f"{name!r} cannot be the name of a study, with which its jobs' names begin. A name has up to "

@@ -30,7 +30,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
 
 
 def status_line(now: SearchProgress, metric: str) -> str:
-    """Return the status line of a search: trials that ended, run and wait, and the best value."""
+    """Return the status line of a search: how many trials have ended, run and wait, and the best value."""
     waiting = sum(count for state, count in now.states.items() if state in WAITING or state == "submitted")
     living = sum(now.states.values())
     best = f"; best {metric} {figure(now.best.value)}: trial {now.best.number}" if now.best else ""

@@ -91,7 +91,7 @@ class SeededByNumber(BaseSampler):
 
 
 class GridByNumber(BaseSampler):
-    """A sampler of the combinations in order.
+    """A sampler that gives each trial the combination with the trial's number, in the order of the grid.
 
     Optuna's own grid sampler cannot end a study that uses ask and tell.
     """
@@ -110,5 +110,5 @@ class GridByNumber(BaseSampler):
         return {}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
-        """Return the value in the combination of the trial's number."""
+        """Return the hyperparameter's value in the combination with the trial's number."""
         return grid_point(self._space, trial.number)[param_name]

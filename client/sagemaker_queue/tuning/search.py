@@ -23,7 +23,7 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # consecutive failures, which take five minutes at least, since each request is also retried
+OUTAGES_ENDURED = 60  # more consecutive failures end a search: at least five minutes, since requests are also retried
 GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 
 # Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.
@@ -32,14 +32,14 @@ Submit = Callable[["StoredTrial"], None]
 
 @dataclass(frozen=True)
 class TrialChanged:
-    """The start of a trial, a new state of its job, or its end."""
+    """The start of a trial, a new state of the trial's job, or the end of the trial."""
 
     # The row contains the state of the trial's job, such as running; after the trial's end, completed, pruned or
     # failed.
     trial: TrialRow
     attempt: int
-    resumed: bool  # an earlier process started the trial
-    best: bool  # the best trial so far
+    resumed: bool  # whether an earlier process started the trial
+    best: bool  # whether the trial is the best so far
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Search:
         yield from self._changed(live, job.state, job.attempt)
 
     def _begin(self, live: _Live) -> Iterator[SearchEvent]:
-        """Submit a trial's job, unless an earlier process submitted the job and ended before recording this."""
+        """Submit a trial's job, unless an earlier process submitted the job and ended before it stored this fact."""
         trial = live.trial
         job: JobDetail | None = None
         if live.resumed:

@@ -24,7 +24,7 @@ _EXAMPLES = "it must look like lr=log:1e-5..1e-1, layers=int:1..8, dropout=0..0.
 class Interval:
     """Numbers from ``low`` to ``high``, both included; with ``log``, sampled on a logarithmic scale.
 
-    With ``step``, only ``low``, ``low + step`` and so on; with ``integer``, only whole numbers. Raises InvalidOption.
+    ``step`` allows only ``low``, ``low + step`` and so on; ``integer`` allows only whole numbers. Raises InvalidOption.
     """
 
     low: float
@@ -65,7 +65,7 @@ class Choice:
     options: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption if there are no values, or if one occurs twice."""
+        """Raise InvalidOption if there are no values, or if a value occurs twice."""
         if not self.options:
             raise InvalidOption("There are no values.")
         if twice := [value for value, count in Counter(self.options).items() if count > 1]:

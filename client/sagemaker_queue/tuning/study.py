@@ -1,8 +1,8 @@
 """Studies: the trials of a search, stored by Optuna, so that a later process can continue the search.
 
 A trial's number and hyperparameters are stored before its job is submitted. The job's name consists of the study's name
-and that number. So a later process finds the job again, and never submits a job twice, whenever the earlier process
-ended.
+and that number. So a later process finds the job again, and never submits a job twice, no matter at which point the
+earlier process ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ except ImportError:  # Windows has no fcntl, so two processes can run the same s
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale lock
-_ATTRIBUTE = "sagemaker_queue"  # Optuna's user attribute of a study that contains its settings
+_ATTRIBUTE = "sagemaker_queue"  # the name of the user attribute in which a study's settings are stored
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 _SETTING_NAMES = {
     "space": "the space",
@@ -158,7 +158,10 @@ class StoredTrial:
         self._note("submitted", True)
 
     def note_pruning(self) -> None:
-        """Store that the trial is pruned. Call this method before the trial's job is cancelled."""
+        """Store that the trial is pruned.
+
+        Call this method before the trial's job is cancelled: otherwise a later process would record a failed trial.
+        """
         self._note("pruning", True)
 
     def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
@@ -259,7 +262,7 @@ def _lock(lock: IO[str], name: str) -> None:
 
 
 def _repair(path: Path) -> None:
-    """Remove a stale lock and a partial line of a process that was killed, or lost power, during a write."""
+    """Remove the lock and the partial line that a process leaves behind if it is killed, or loses power, in a write."""
     Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
     if not path.exists():
         return
@@ -269,7 +272,7 @@ def _repair(path: Path) -> None:
 
 
 def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
-    """Return the stored settings of the study; store the plan's in a new study.
+    """Return the stored settings of the study; in a new study, store the plan's settings.
 
     Raises InvalidOption if the plan's settings differ from the stored settings.
     """

@@ -1,4 +1,4 @@
-"""Advice on settings in the background: a thread reads the history, and a process of its own simulates it."""
+"""Advice on settings in the background: a thread reads the history, and a separate process simulates it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class AdviceRun:
     """A run of simulations of the queue's history, which begins at once. A process has one run at a time.
 
     ``progress`` is the number of attempts that have been read, then the progress of the simulations. ``outcome`` is set
-    before the run ends: the advice, or a message without it.
+    before the run ends: the advice, or a message if there is no advice.
 
-    The simulations end with the run, with this process, and with ``cancel``.
+    The process of the simulations ends at the end of the run, at the end of this process, and by ``cancel``.
 
     Raises InvalidOption if this Python is too old, and TooMany during another run.
     """
@@ -102,9 +102,9 @@ class AdviceRun:
         process = context.Process(target=_simulate_and_send, args=arguments, daemon=True)
         process.start()
         self._process = process
-        sender.close()  # otherwise the end of the process would not end the messages
+        sender.close()  # otherwise `recv` would not notice the end of the process
         try:
-            if self._cancelled.is_set():  # `cancel` has not seen the process
+            if self._cancelled.is_set():  # `cancel` was called before `_process` was set
                 raise _Cancelled
             with receiver, suppress(EOFError, OSError):  # the process has ended
                 while True:

@@ -1,4 +1,4 @@
-"""Find the results and checkpoints of attempts in other regions and accounts, and S3 with credentials for them.
+"""Find the addresses in S3 of attempts in other regions and accounts, and credentials for these addresses.
 
 The request names the project's bucket in the queue's region. An attempt in another region uses the bucket of that
 region instead: the field ``bucket_by_region`` of the project in the policy.
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def last_launched(job: JobSummary) -> Place:
-    """Return the last attempt with a training job; without one, the job."""
+    """Return the last attempt with a training job, else the job."""
     attempts: tuple[Attempt, ...] = getattr(job, "attempts", ())
     return next((attempt for attempt in reversed(attempts) if attempt.training_job_name), job)
 
 
 def address_there(queue: QueueClient, job: JobSummary, place: Place, address: S3Address) -> S3Address:
-    """Return an address of a job's request as an attempt uses it.
+    """Return the address that an attempt uses in place of an address in the job's request.
 
     The policy is read only for an attempt in another region.
     """

@@ -35,7 +35,7 @@ _CSV = (
 
 
 def _row(attempt: PastAttempt) -> Mapping[str, object]:
-    # A failed attempt counts as a whole: the job may have ended with it.
+    # A failed attempt counts with its whole runtime, because it may be the job's last attempt.
     lost = 0 if attempt.outcome == "failed" else attempt.lost_seconds or 0
     kept = max(0.0, attempt.ran_seconds - lost)
     return {

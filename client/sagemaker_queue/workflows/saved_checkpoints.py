@@ -105,7 +105,7 @@ def list_checkpoints(queue: QueueClient, name: str) -> JobCheckpoints:
 
 
 def prunable(listed: JobCheckpoints, keep: int, now: datetime | None = None) -> list[Checkpoint]:
-    """Return the checkpoints that ``prune`` removes. Raises InvalidOption if ``keep`` is less than 1."""
+    """Return the checkpoints to remove by ``to_prune``. Raises InvalidOption if ``keep`` is less than 1."""
     if keep < 1:
         raise InvalidOption("At least one checkpoint must be kept, from which the job can resume: --keep 1 or more.")
     return to_prune(listed.found, keep, now or datetime.now(timezone.utc))
@@ -114,7 +114,7 @@ def prunable(listed: JobCheckpoints, keep: int, now: datetime | None = None) -> 
 def remove_checkpoints(
     queue: QueueClient, listed: JobCheckpoints, removed: Iterable[Checkpoint], shown: Shown
 ) -> tuple[int, int]:
-    """Remove checkpoints, the oldest first, with a call for each REMOVED_AT_ONCE files. Return files and bytes."""
+    """Remove checkpoints in the given order, REMOVED_AT_ONCE files in a call; return the numbers of files and bytes."""
     storage, address = listed.storage or storage_of(queue), S3Address.parse(listed.address)
     files = [file for one in removed for file in in_order_of_removal(one.files)]
     with shown(sum(file.size for file in files)) as progress:
@@ -126,9 +126,9 @@ def remove_checkpoints(
 
 
 def choose_step(listed: JobCheckpoints, step: int) -> list[Checkpoint]:
-    """Return the checkpoints of a step, one for each folder.
+    """Return the complete checkpoints of a step; there may be several, in several folders.
 
-    Raises NotFound if there is none, and Conflict if one of them is incomplete.
+    Raises NotFound if the job has no checkpoint of this step, and Conflict if all of them are incomplete.
     """
     chosen = listed.found.with_step(step)
     if not chosen:
@@ -145,10 +145,10 @@ def choose_step(listed: JobCheckpoints, step: int) -> list[Checkpoint]:
 def copy_step(
     queue: QueueClient, listed: JobCheckpoints, step: int, request: Mapping[str, Any], shown: Shown
 ) -> JobCheckpoints:
-    """Copy a step into the checkpoint folder of a new job's request, inside S3, so that the job resumes from this step.
+    """Copy a step into the checkpoint folder of a new job's request, so that the new job resumes from this step.
 
-    Files that name the last step are made for this step: ``latest`` of DeepSpeed, and ``last.ckpt`` of Lightning if the
-    job has one. A copy that was interrupted is continued. Raises StorageError if the folder has other files.
+    DeepSpeed's ``latest`` is created for this step, and so is Lightning's ``last.ckpt`` if the old job has this file. A
+    repeated call continues an interrupted copy. Raises StorageError if the folder has other files.
     """
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import Stored  # noqa: PLC0415
@@ -186,7 +186,7 @@ def copy_step(
 
 
 def _copies_as_last(listed: JobCheckpoints, one: Checkpoint) -> list[tuple[str, str]]:
-    """Return the copies that make ``last.ckpt`` out of a checkpoint of Lightning, if the job has a ``last.ckpt``."""
+    """Return source and target paths that copy a Lightning checkpoint to ``last.ckpt``, if the job has this file."""
     last = f"{one.folder}/{_LAST}".lstrip("/")
     if one.layout != LIGHTNING or not any(other.name == last for other in listed):
         return []

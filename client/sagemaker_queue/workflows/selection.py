@@ -83,7 +83,7 @@ class Selection:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
-        """Yield the selected jobs, sorted; read no more of ``jobs`` than needed.
+        """Yield the selected jobs, sorted; in the queue's order, read only the needed part of ``jobs``.
 
         Carriers, which are the queue's own jobs, are selected only if ``names`` is set.
         """

@@ -1,6 +1,6 @@
 """Advice on the settings of a policy: reading of the queue's history, and its simulation on this machine.
 
-The simulator needs a newer Python than the client. Therefore it is imported only when it is used.
+The simulator needs a newer Python than the client. Therefore the simulator is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules and the simulator need
-LEAST_MINUTES, MOST_MINUTES = 0.1, 24 * 60.0  # for all simulations
+LEAST_MINUTES, MOST_MINUTES = 0.1, 24 * 60.0  # limits of the time for all simulations together
 
 
 def require_python(name: str) -> None:

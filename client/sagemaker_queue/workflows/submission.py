@@ -28,10 +28,11 @@ def upload_code(
 ) -> bool:
     """Check a request and upload its code; return False if S3 had the same code already.
 
-    If the project has a bucket in each region, and the code's bucket is one of these, all of them get the code, so that
-    the job can run in each region. The answer to the dry run before an upload names these buckets.
+    A project can have a bucket in each region. If the code's bucket is one of these buckets, all of them get the code,
+    so that the job can run in each region. The answer to the dry run before an upload names the buckets.
 
-    ``before`` is called before the upload, if one is needed. Raises InvalidRequest and other errors of the checks.
+    ``before`` is called before an upload, and not if S3 has the code already. Raises InvalidRequest and other errors of
+    the checks.
     """
 
     def ask_first() -> list[str]:

@@ -36,7 +36,7 @@ _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _HEX = frozenset("0123456789abcdef")
 _DIGITS = 512  # hexadecimal digits of a number of 2,048 bits
 _OUT_OF_TIME = "MaxRuntimeExceeded"
-LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
+LARGEST = 2 * 1024 * 1024  # bytes; a larger message counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
 DAY = 24 * 3600  # seconds; the largest plausible difference between clocks
 CARRIER_STOPPED = "the carrier was stopped"  # a reason that agents report
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The last heartbeat of an agent, if it is authentic."""
+    """The last heartbeat of an agent. All fields are empty if there is no authentic heartbeat."""
 
     alive_at: float | None = None  # epoch seconds, by the agent's clock; None: no authentic heartbeat
     running: frozenset[str] = frozenset()  # running members, see `member_of`
@@ -59,16 +59,16 @@ class Heard:
 class Introduction:
     """The key that an agent has published."""
 
-    number: str  # its public number, in hexadecimal
+    number: str  # public number of the agent, in hexadecimal
     written: float  # epoch seconds, according to S3
 
 
 class Mailboxes:
     """The mailboxes in the stack's WorkBucket.
 
-    :param client: a boto3 S3 client with few retries; a later cycle repeats failed calls.
+    :param client: a boto3 S3 client with few retries, because a later cycle repeats failed calls.
     :param key_lines: returns the lines in the log of a carrier's attempt that print its agent's key.
-    :param carrier_of: returns a carrier's job by its name, also after the job has ended.
+    :param carrier_of: returns the job of a carrier by name, also after the job has ended; None if there is none.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class Mailboxes:
     def settings(self, carrier: str, secret: str) -> dict[str, str]:
         """Return the hyperparameters by which the agent of a new carrier finds its mailbox and verifies orders.
 
-        All these hyperparameters are public, because DescribeTrainingJob shows them. Raise Unavailable.
+        DescribeTrainingJob shows these hyperparameters, so none of them is secret.
 
         :param secret: secret of the carrier's job.
+        :raises Unavailable: the public key for orders cannot be read.
         """
         attempt = apply_qstamp(carrier, 1)
         return {
@@ -125,7 +126,7 @@ class Mailboxes:
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         """Assign a member's attempt to its GPUs on its carrier, unless it is assigned already.
 
-        Return a result as for CreateTrainingJob, and a message, which may be empty.
+        Return the result in the terms of a CreateTrainingJob call, and a message, which may be empty.
         """
         key, allocation = self._key(job), job.allocation
         if key is None or allocation is None:
@@ -144,8 +145,8 @@ class Mailboxes:
         place = _order_place(job, "assign")
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
-            # A foreign object means that the example policies (examples/iam) are not in force: they let only the queue
-            # write here.
+            # The queue has not signed the existing object, so the new order overwrites the object. The example policies
+            # (examples/iam) are then not in force, because these policies let only the queue write orders.
             log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
@@ -196,10 +197,12 @@ class Mailboxes:
         return None if order is None else _training_job(job, {"status": "InProgress"}, order, 0.0)
 
     def introduction(self, carrier: str) -> Introduction | None:
-        """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
+        """Return the key that the agent of a carrier's attempt has published; raise Unavailable.
 
         Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log
-        prints this key and no other. Only the carrier's container and role can write to this log.
+        prints this key and no other key: only the carrier's container and role can write to this log.
+
+        None means that no key is published, that the key cannot be read, or that the log does not confirm the key.
         """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
@@ -215,7 +218,7 @@ class Mailboxes:
         return Introduction(number, written)
 
     def heard_of(self, carrier: Job) -> Heard:
-        """Return the last heartbeat of an agent; raise Unavailable."""
+        """Return the last authentic heartbeat of an agent, or an empty one; raise Unavailable."""
         attempt = carrier.launched or ""
         key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/alive.json")
         if key is None or found is None:
@@ -254,7 +257,7 @@ class Mailboxes:
         return order if order and all(order[field] == value for field, value in expected.items()) else None
 
     def _key(self, job: Job) -> bytes | None:
-        """Return the key that the queue shares with the agent of a member's carrier; None: there is none yet."""
+        """Return the key that the queue shares with the agent of a member's carrier; None: no key is known yet."""
         attempt = job.carrier_attempt or ""
         if attempt not in self._keys:
             carrier = self._carrier_of(job.allocation.carrier) if job.allocation else None
@@ -312,7 +315,7 @@ def member_of(job: Job) -> str:
 def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return pairs of a carrier's attempt and a member's attempt that has ended, from a batch of SQS messages.
 
-    A pair has None in place of the member if the agent has introduced itself. Messages about any other object are left
+    A pair has None in place of the member if the agent has published its key. Messages about other objects are left
     out.
 
     :param event: event of SQS; the body of each message is an event "Object Created" of S3.
@@ -342,7 +345,7 @@ def _order_place(job: Job, do: str) -> str:
 
 
 def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> Json | None:
-    """Return a report whose authentication code is valid, and that has the expected fields; None for any other."""
+    """Return the report in a message; None if the authentication code is invalid or a field is not as expected."""
     text, code = message.get("report"), message.get("code")
     if not isinstance(text, str) or not isinstance(code, str):
         return None
@@ -360,11 +363,12 @@ def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> 
 def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any], written: float) -> TrainingJob:
     """Return an attempt on a carrier in the form of DescribeTrainingJob.
 
-    :param source: an authenticated report or a signed order, which identifies the launch by its call.
+    :param source: an authenticated report or a signed order. The field `call` identifies the launch.
     :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    # The member was stopped only with its carrier. Such an end counts as a fault of SageMaker: the member starts again.
+    # The member was stopped because its carrier was stopped. This counts as a fault of SageMaker, so the member is
+    # started again.
     if status == "Stopped" and reason == CARRIER_STOPPED:
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
@@ -406,13 +410,13 @@ def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
 
 
 def queue_number(secret: str, attempt: str) -> int:
-    """Return the queue's private number for a carrier's attempt."""
+    """Return the queue's private Diffie-Hellman number for a carrier's attempt, derived from the carrier's secret."""
     drawn = hmac.new(secret.encode(), f"agent/{attempt}".encode(), hashlib.sha256).digest()
     return int.from_bytes(drawn, "big") | 1 << 255
 
 
 def agent_number(text: str) -> int | None:
-    """Return an agent's public number; None: the text is not hexadecimal, or its number is out of range."""
+    """Return an agent's public number; None: the text is not hexadecimal, or the number is out of range."""
     if not 0 < len(text) <= _DIGITS or not _HEX.issuperset(text):
         return None
     number = int(text, 16)
@@ -420,7 +424,7 @@ def agent_number(text: str) -> int | None:
 
 
 def key_of(carrier: Job) -> bytes | None:
-    """Return the key that the queue shares with a carrier's agent; None: the agent has not introduced itself."""
+    """Return the key that the queue shares with a carrier's agent; None: the agent's public number is not recorded."""
     number = agent_number(carrier.agent_key or "")
     if number is None or carrier.secret is None:
         return None

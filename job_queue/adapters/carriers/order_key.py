@@ -66,7 +66,7 @@ class KmsOrderKey:
         try:
             answer = self._client.sign(
                 KeyId=self._key,
-                Message=hashlib.sha256(text.encode()).digest(),  # KMS accepts at most 4,096 bytes of a message
+                Message=hashlib.sha256(text.encode()).digest(),  # KMS accepts messages of at most 4,096 bytes
                 MessageType="DIGEST",
                 SigningAlgorithm="RSASSA_PKCS1_V1_5_SHA_256",
             )

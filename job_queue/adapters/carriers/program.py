@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "carrier_agent"
 CHANNEL = "carrier"
 ARCHIVE = "agent.zip"
-FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # time of each file, so that the same content is the same archive
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # time of each file in the archive, so that equal files give equal bytes
 
 # This program compares the archive with the digest in the request, and runs the archive if both agree. A local cloud
 # cannot always provide /opt/ml, so a variable may name the channel's folder.
@@ -23,7 +23,7 @@ _VERIFY = (
 
 @cache
 def archive() -> bytes:
-    """Return the archive, the same bytes each time."""
+    """Return the archive as bytes. Equal files give equal bytes, so the digest depends only on the files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for path in sorted(FOLDER.glob("*.py")):
@@ -33,12 +33,12 @@ def archive() -> bytes:
 
 
 def digest() -> str:
-    """Return the SHA-256 of the archive."""
+    """Return the SHA-256 of the archive, in hexadecimal."""
     return hashlib.sha256(archive()).hexdigest()
 
 
 def entry_point() -> list[str]:
-    """Return the entry point that runs this archive, and no other, in a container.
+    """Return the entry point of a container that runs only this archive, identified by its digest.
 
     An argument may have at most 256 characters, so the script is sent in two parts.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Training(SageMakerTraining):
     """SageMaker's training API, and the same operations for members.
 
-    :param mailboxes: None if the stack has no WorkBucket, and so no members.
+    :param mailboxes: the mailboxes of carriers; None if the stack has no WorkBucket, and so no members.
     :param clients: the clients of other sites.
     """
 
@@ -33,7 +33,7 @@ class Training(SageMakerTraining):
         self._clients = clients
 
     def at(self, site: Site | None) -> SageMakerTraining:
-        """Return the training API of a site; None: that of the home site."""
+        """Return the training API of a site. None means the home site."""
         if site is None or self._clients is None:
             return self
         reading, launching = (self._clients.client("sagemaker", site, launching=it) for it in (False, True))
@@ -66,9 +66,9 @@ class Training(SageMakerTraining):
             self.mailboxes.forget(job)
 
     def introduction(self, carrier: str) -> Introduction | None:
-        """Return the key that the agent of a carrier has published; raise Unavailable."""
+        """Return the key that a carrier's agent has published (see `Mailboxes.introduction`); raise Unavailable."""
         return self.mailboxes.introduction(carrier) if self.mailboxes else None
 
     def heard_of(self, carrier: Job) -> Heard:
-        """Return the last heartbeat of a carrier's agent; raise Unavailable."""
+        """Return the last authentic heartbeat of a carrier's agent, or an empty one; raise Unavailable."""
         return self.mailboxes.heard_of(carrier) if self.mailboxes else Heard()

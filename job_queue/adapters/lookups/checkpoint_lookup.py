@@ -19,8 +19,8 @@ SECONDS = 3.0  # after this time no further page is requested, because a caller 
 class NewestObject:
     """The look-up of the newest object under an address.
 
-    S3 lists objects by key and not by age, so the newest may be on the last page. Of very many objects, only the first
-    pages are read. The newest object on these pages still shows a time at which something was written.
+    S3 lists objects by key and not by age, so the newest object may be on the last page. With very many objects,
+    only the first pages are read, and the result is the newest object on these pages.
 
     :param client: a boto3 client of S3 with short timeouts.
     :param buckets: names, or patterns of names, of the buckets that may be listed.
@@ -38,7 +38,7 @@ class NewestObject:
         return any(fnmatchcase(bucket, pattern) for pattern in self._buckets)
 
     def __call__(self, address: str) -> float | None:
-        """Return epoch seconds; None if there are no objects, or the bucket may not be listed.
+        """Return the time (epoch seconds) of the newest object; None if there is none, or the bucket may not be listed.
 
         :param address: `s3://bucket/prefix`.
         :raises Unavailable: S3 gave no usable answer.
@@ -48,7 +48,7 @@ class NewestObject:
     def written_since(self, address: str, since: float) -> bool | None:
         """Return whether an object was written since a time; None: not known.
 
-        Nothing is known if the bucket may not be listed, or if there are more objects than are read.
+        The answer is not known if the bucket may not be listed, or if there are more objects than are read.
 
         :param address: `s3://bucket/prefix`.
         :param since: epoch seconds.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 LAST_SECONDS = 300  # lines of this time before the end are read
-FEW_SECONDS = 15  # lines of this time, if there are too many in `LAST_SECONDS`
+FEW_SECONDS = 15  # the last call reads only lines of this time, if `LAST_SECONDS` has too many lines
 MOST_CALLS = 4  # a call returns at most 1 MB
-SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is not recorded yet
+SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is recorded only afterwards
 MOST_LINES = 2000
 MOST_CHARACTERS = 2000  # of a line
 
@@ -37,13 +37,14 @@ class FailureLog:
         self._clock = clock
 
     def __call__(self, attempt: str, carrier: str | None, ended: float, site: Site | None = None) -> list[LoggedLine]:
-        """Return the last lines of an attempt; none if they cannot be read. An error is only logged.
+        """Return the last lines of an attempt; an empty list if the log cannot be read. An error is only logged.
 
         CloudWatch returns the earliest lines first. If the calls do not suffice to read all lines, the last call reads
         the lines of the last seconds.
 
         :param attempt: the attempt's name in SageMaker.
-        :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own.
+        :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own
+            log.
         :param ended: epoch seconds at which the attempt ended.
         :param site: the site of the attempt; None: the home site.
         """
@@ -75,7 +76,7 @@ class FailureLog:
         began: float,
         found: deque[LoggedLine],
     ) -> str | None:
-        """Add the lines since a time. Return the token of the next page if there are more lines."""
+        """Add the lines since a time to `found`. Return the token of the next page; None if there are no more lines."""
         own = f"{attempt}| " if carrier else ""
         stream = f"{carrier or attempt}/"
         request: FilterLogEventsRequestTypeDef = {

@@ -1,7 +1,7 @@
 """The look-up of whether a training job has written a log line since a time.
 
-DescribeLogStreams has the time of the last line, but CloudWatch Logs updates it up to an hour late, and rarely later.
-So the lines themselves are requested.
+DescribeLogStreams has the time of the last line, but CloudWatch Logs updates this time up to an hour late, and rarely
+later. So the lines themselves are requested.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ _MISSING = "ResourceNotFoundException"
 
 
 class LogActivity:
-    """The look-up of log lines with FilterLogEvents: one line is enough, so no text is read.
+    """The look-up of log lines with FilterLogEvents. One line is enough, and the text of the line is not used.
 
     :param client: a boto3 client of CloudWatch Logs with short timeouts.
     """
@@ -33,7 +33,8 @@ class LogActivity:
     def __call__(self, training_job: str, started: float, since: float) -> bool | None:
         """Return whether the training job has written a line since a time, on any instance; None: not known.
 
-        Nothing is known without a first line: the log may arrive late, or not at all.
+        The answer is not known before the log has a first line, because the log may arrive late, or not at all. The
+        answer is also not known if there are too many empty pages.
 
         :param started: start of the training job (epoch seconds), like `since`.
         :raises Unavailable: CloudWatch Logs gave no usable answer, such as without permission.

@@ -60,11 +60,11 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int
 
 
 def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
-    """Return how many instances training jobs can have: no unhealthy or spare ones, and none of other resources.
+    """Return the number of instances for training jobs, without unhealthy and spare ones and those of other resources.
 
-    The sum of available instances and those in use does not change while jobs start and end. So the sum may be some
-    minutes old. If a plan has not begun or has several parts, the instances available now do not show those available
-    later. In these cases the plan's total counts.
+    The sum of available instances and instances in use does not change while jobs start and end. So an answer that is
+    some minutes old is still right. If a plan has not begun or has several parts, the number of available instances may
+    change. In these cases the plan's total counts.
     """
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
     total = max(0, plan.get("TotalInstanceCount", 0) - broken)

@@ -51,8 +51,8 @@ class TrainingJobList:
         """Yield page after page to the end of the list. Each page takes one call.
 
         :param before: begin with training jobs that were created before this time (epoch seconds).
-        :raises SiteSilent: SageMaker did not respond.
-        :raises Unavailable: SageMaker gave no usable answer.
+        :raises SiteSilent: SageMaker did not respond, or failed (HTTP status 500 or more).
+        :raises Unavailable: SageMaker refused the call.
         """
         request: ListTrainingJobsRequestTypeDef = {
             "SortBy": "CreationTime",

@@ -14,7 +14,9 @@ BATCH = 500  # queries in one call of GetMetricData
 
 
 class GpuUtilization:
-    """The look-up of GPU utilization for many instances in few calls. CloudWatch charges for instances, not for calls.
+    """The look-up of GPU utilization for many instances in few calls.
+
+    CloudWatch charges for the number of instances, not for calls.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """

@@ -1,7 +1,7 @@
 """Attempt records: a row for each ended attempt in a table of its own, written in the transaction that records the end.
 
 The rows of a day are a partition, ordered by their ends, so that a range of time takes a few queries. Each attempt has
-one row: the version of its job lets only one transaction record its end.
+one row, because only one transaction can record its end: the transaction requires the job's version.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # an end may be recorded this long after later ends; larger than clock skew
+LATE_SECONDS = 2 * 3600  # maximum delay with which an end is recorded after later ends; larger than clock skew
 
 
 class AttemptHistory:
@@ -41,7 +41,7 @@ class AttemptHistory:
     def note_utilization(self, account: AttemptRecord, measured: MeasuredUtilization) -> None:
         """Add the utilization to an attempt's row. A row that has expired meanwhile stays deleted.
 
-        Of two concurrent writes either one may stay, as both are correct.
+        Either of two concurrent writes may remain, because both are correct.
         """
         content = {name: value for name, value in msgspec.to_builtins(measured).items() if value is not None}
         key = {"line": _day(account.ended), "position": position_of(account)}
@@ -81,7 +81,7 @@ class AttemptHistory:
 
 
 class AttemptFeed:
-    """A feed that returns each ended attempt once: at first all that ended since a time, then new ones.
+    """A feed of ended attempts: the first call yields all attempts that ended since a time, later calls only new ones.
 
     :param clock: returns seconds since the epoch.
     """
@@ -90,7 +90,7 @@ class AttemptFeed:
         self._attempts = attempts
         self._clock = clock
         self._known: set[str] = set()  # positions of yielded attempts that may be read again
-        self._read_until = 0.0  # epoch seconds; ends before this time have been read
+        self._read_until = 0.0  # epoch seconds; all earlier ends have been read
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
         """Yield the attempts that were not yielded before, in the order of their ends.
@@ -123,7 +123,7 @@ class AttemptFeed:
 
 
 class AttemptPage:
-    """A page of attempts, and the position at which the next page begins (None: there is none)."""
+    """A page of attempts, and the position at which the next page begins (None: this is the last page)."""
 
     def __init__(self, rows: list[Item], following: str | None) -> None:
         self.attempts = msgspec.convert(rows, list[AttemptRecord])
@@ -131,7 +131,7 @@ class AttemptPage:
 
 
 def position_of(account: AttemptRecord) -> str:
-    """Return the position of an attempt in the order of ends."""
+    """Return the position (sort key) of an attempt: its end, then its name."""
     return f"{account.ended}#{account.training_job_name}"
 
 

@@ -17,17 +17,17 @@ from job_queue.domain.job import Job
 
 PLACE_PREFIX = "place#"  # prefix of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
-LOCK_DIGITS = 16  # hexadecimal digits of a lock's name: so many that two places never share a lock
+LOCK_DIGITS = 16  # hexadecimal digits of a lock's name; enough that two places practically never share a lock
 LOCK_SECONDS = 30  # longer than an invocation takes from the look-up to the write
-CLAIMS_BELOW = 500  # claims below a place that are read at most; a job is refused if all of them are its owner's
-CLAIMS_AT = 10  # claims at one place that are read at most; they belong to one owner or to few
+CLAIMS_BELOW = 500  # maximum number of claims read below a place; further claims may follow, so a full list is refused
+CLAIMS_AT = 10  # maximum number of claims read at one place; enough, because few owners share a place
 
 
 def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
-    """Return the writes by which a new job claims its places.
+    """Return the writes that claim the places of a new job.
 
-    A place for checkpoints is also locked: if two owners find the place free at the same moment, one of them is
-    refused. DynamoDB deletes a lock (its attribute `expires`) some time after it has ended.
+    A place for checkpoints is also locked, so that only one of two owners that find the place free at the same moment
+    gets the place. DynamoDB deletes the lock's row after the time in the attribute `expires`.
     """
     writes = [Put(lines_table, {**_key(place, job.name), "owner": job.owner}) for place in job.places]
     if len(job.places) > 1:
@@ -39,7 +39,7 @@ def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
 
 
 def releases_of(job: Job, lines_table: str) -> list[Delete]:
-    """Return the writes by which a job that ends releases its places."""
+    """Return the writes that release the places of a job that ends."""
     return [Delete(lines_table, _key(place, job.name)) for place in job.places]
 
 
@@ -69,7 +69,7 @@ class ClaimedPlaces:
 
     def _below(self, place: str, is_own: Callable[[str], bool]) -> list[Claim]:
         inside = self._first_inside(place, CLAIMS_AT)
-        if len(inside) == CLAIMS_AT:  # there may be more, and among them some of other owners
+        if len(inside) == CLAIMS_AT:  # there may be further claims, also of other owners
             inside = self._first_inside(place, CLAIMS_BELOW)
         others = _others(place, inside, is_own)
         if len(inside) == CLAIMS_BELOW and not others:

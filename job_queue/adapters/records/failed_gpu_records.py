@@ -1,7 +1,7 @@
-"""The records of hardware failures whose logs name GPUs, so that a GPU that returns within a day is recognised.
+"""The records of hardware failures whose logs name GPUs, so that a GPU that fails again within a day is recognised.
 
-A row is written, and the partition is read, only at such a failure. The rows name no jobs: a caller learns the number
-of other failures of a GPU and their latest time, and not whose jobs had them.
+Only such a failure writes a row and reads the partition. The rows name no jobs or owners. So a user can see how often
+and when a GPU has failed in other jobs, but not in which jobs.
 """
 
 from job_queue.adapters.dynamodb import Put, Tables
@@ -24,8 +24,8 @@ class FailedGpuRecords:
     def noted(self, failure: GpuFailure) -> list[GpuFailure]:
         """Record a failure, and return the failures of the day before, which may include this one.
 
-        The row's key is that of the attempt's end, so a repeated record of the same end changes nothing. Without the
-        table, the failure is treated as the first one.
+        The row's key has the attempt and the time of its end, so a repeated record of the same end changes nothing. If
+        the table cannot be written or read, return no failures.
         """
         key = {"line": FAILED_GPUS, "position": f"{iso(failure.at)}#{failure.attempt}"}
         expires = int(failure.at) + 2 * RETURN_SECONDS

@@ -1,7 +1,7 @@
 """The records of notices about failed jobs, so that similar failures of one owner produce one notice.
 
-The first failed job of an owner with a class takes a row of the lines table for some minutes. Meanwhile, further jobs
-of the same owner and class get no notice of their own: their events name the job that had it.
+The first failed job of an owner with a failure class writes a row, which is valid for `NOTICE_SECONDS`. Meanwhile,
+further failed jobs of the same owner and class get no notice: their events name the job that got the notice.
 """
 
 from job_queue.adapters.condition_expressions import is_permit_free
@@ -22,9 +22,9 @@ class FailureNotices:
         self._lines_table = lines_table
 
     def covered_by(self, job: Job, failure_class: str, now: float) -> str | None:
-        """Return the job whose notice also covers this failed job; None if the job has a notice of its own.
+        """Return the job whose notice also covers this failed job; None if this job gets a notice.
 
-        A job gets the same answer again, because the record of its end may be tried again.
+        A repeated call for the same job has the same result, because recording its end may be tried again.
 
         :param now: epoch seconds.
         """
@@ -36,6 +36,6 @@ class FailureNotices:
         except Refused as refused:
             first = refused.items.get(0, {})
             return None if first.get("submission") == job.submission else first.get("job")
-        except Unavailable as error:  # two notices are better than none
+        except Unavailable as error:  # a second notice is better than no notice
             log.warning("notice not recorded", job=job.name, why=repr(error))
         return None

@@ -1,10 +1,10 @@
 """Permits for dry runs, requests for advice and previews: two at a time, of which at most one is a preview.
 
-The permits exist because each request takes seconds of a processor. A permit is a row of the lines table, taken by a
-conditional write and removed afterwards. If an invocation is killed, its permit becomes free once the invocation's
-timeout has passed. A request that is refused costs one or two refused transactions.
+The permits exist because each request takes seconds of a processor. A permit is a row of the lines table, which a
+conditional write adds and a delete removes. If an invocation is killed, its permit becomes free once the invocation's
+timeout has passed. A refused request costs one or two refused transactions.
 
-Requests that call SageMaker need a permit of another kind, of which each caller has one.
+Requests that call SageMaker need a permit of another kind. Each caller may have one such permit at a time.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ HEAVY = "heavy-requests"  # the partition of the permits, which has no other row
 PREVIEW_PERMITS = ("0",)
 DRY_RUN_PERMITS = ("1", "0")  # previews never take permit 1, so that they cannot block dry runs, which are short
 PERMITS = DRY_RUN_PERMITS  # all permits
-PERMIT_SECONDS = 45  # the timeout of the function
+PERMIT_SECONDS = 45  # the longest timeout of the Lambda functions
 _LONGEST_POSITION = 900  # characters; DynamoDB's limit for a sort key is 1,024 bytes, and ARNs are ASCII
 
 
 class HeavyRequests:
-    """The permits, and operations to take and free them."""
+    """The permits, which requests hold while they are answered."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables

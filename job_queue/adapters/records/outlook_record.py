@@ -1,7 +1,7 @@
 """The outlook (expected runtimes and starts of live jobs) in two rows, which the tick replaces each minute.
 
-One row has the whole outlook, for new forecasts. The other row has only the part for readers, because a read costs by
-the size of its row. A third row has past estimates, from which the tick learns how wrong estimates are.
+One row has the whole outlook, for new forecasts. The other row has only the part for readers, because the cost
+of a read depends on the size of the row. A third row has past estimates, from which the tick learns their errors.
 
 The content is compressed JSON, because DynamoDB would store each number as a decimal. Compressed, a thousand jobs take
 a fifth of a row.
@@ -23,7 +23,7 @@ OUTLOOK = "outlook"  # the partition, which has no other rows
 LATEST = "latest"
 FOR_READERS = "told"
 PAST_ESTIMATES = "past-estimates"
-SCORE_DIGITS = 3  # after the point
+SCORE_DIGITS = 3  # digits after the decimal point
 MOST_JOBS = (3000, 1000, 300, 0)  # maximum numbers of jobs in a row; each is tried in turn until the content fits
 
 
@@ -35,7 +35,7 @@ class OutlookRecord:
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. The last jobs are left out if they do not fit. Of two concurrent ones, either may stay.
+        """Store an outlook. The last jobs are left out if they do not fit. Either of two concurrent writes may remain.
 
         :raises Unwritable: the content does not fit in a row even without jobs.
         """
@@ -63,10 +63,10 @@ class OutlookRecord:
         try:
             return PastEstimates() if row is None else msgspec.convert(from_compressed(row["content"]), PastEstimates)
         except (*NOT_READABLE, msgspec.ValidationError):
-            return PastEstimates()  # an unreadable row must not end all estimates
+            return PastEstimates()  # an error for an unreadable row would prevent all further estimates
 
     def replace_past_estimates(self, past: PastEstimates) -> None:
-        """Store past estimates. Of two concurrent ones, either may stay."""
+        """Store past estimates. Either of two concurrent writes may remain."""
         looks = [
             {
                 "at": look.at,
@@ -88,7 +88,7 @@ class OutlookRecord:
 
 
 def _known_doubt(estimate: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored estimate without a doubt that only earlier versions of the queue had."""
+    """Return a stored estimate, with None for a doubt that this version of the queue does not know."""
     return estimate if estimate.get("doubt") in (None, *Doubt) else {**estimate, "doubt": None}
 
 

@@ -1,4 +1,4 @@
-"""JSON as the text of one attribute, compressed: the form of rows that are too large for attributes of their own."""
+"""Compressed JSON in one attribute, for rows whose content would be too large in separate attributes."""
 
 import json
 import zlib
@@ -16,7 +16,7 @@ def to_text(content: object) -> str:
 
 
 def compress(text: str) -> str:
-    """Return a text in compressed form, printable."""
+    """Return a text in compressed form, as printable characters."""
     return b85encode(zlib.compress(text.encode())).decode()
 
 

@@ -25,18 +25,21 @@ class PolicyVersions:
         return [_PAST.record(item) for item in reversed(items)]
 
     def policy(self, version: int) -> StoredPolicy | None:
-        """Return a version with its document; None if it is not kept."""
+        """Return a version with its document; None if the version is not kept any more."""
         key = {"line": DOCUMENTS, "position": _position(version)}
         item = self._tables.get(self._lines_table, key)
         return STORED_POLICY.record({**item, "version": version}) if item else None
 
     def writes(self, new: StoredPolicy, restored: int | None) -> list[Write]:
-        """Return the writes that keep a new version and drop the oldest."""
+        """Return the writes that add a new version and delete the oldest version, if `VERSIONS_KEPT` are stored.
+
+        :param restored: the earlier version that the new version restores; None: a new document.
+        """
         gone = _position(new.version - VERSIONS_KEPT)
         writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
         past = PolicyVersion(new.version, new.applied_by, new.applied_at, restored)
         document = STORED_POLICY.item(new)
-        del document["version"]  # it is in the key
+        del document["version"]  # the key has the version
         position = _position(new.version)
         return [
             *writes,

@@ -1,6 +1,6 @@
-"""The published plan in one row, which a process replaces after a cycle with other decisions.
+"""The published plan in one row, which is replaced after a cycle whose decisions differ.
 
-The fencing token keeps an older cycle from replacing a newer plan. The content is compressed JSON, as for the outlook.
+The fencing token keeps an older cycle from replacing a newer plan. The content is compressed JSON, like the outlook's.
 Holds refer to job names by number. Equal lists of jobs (ahead, blockers) are stored once.
 """
 
@@ -20,7 +20,7 @@ from job_queue.scheduler import Hold, WaitReason
 PUBLISHED = "published-plan"  # the partition, which has no other rows
 POSITION = "latest"  # position of the only row
 MOST_HOLDS = (3000, 1000, 300, 0)  # maximum numbers of holds in the row; each is tried in turn until the content fits
-FORMAT = 1  # format of the content; another version of the queue may have written another one
+FORMAT = 1  # format of the content; a row of another version of the queue may have another format
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PublishedPlanRecord:
 
 
 def to_stored(plan: PublishedPlan) -> StoredPlan:
-    """Return a plan in its stored form, with the first 3,000 holds, and fewer if they do not fit in a row.
+    """Return a plan in its stored form, with at most 3,000 holds, or fewer if these do not fit in a row.
 
     :raises Unwritable: the plan does not fit even without holds.
     """

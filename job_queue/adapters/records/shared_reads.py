@@ -10,8 +10,8 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # how many times, in quick succession, rows are read again because cycles have run
-RENEWALS_A_SECOND = 1.0  # how many times a second after that, so that many requests and changes cause few reads
+RENEWALS = 5  # renewals in quick succession; in a renewal, rows are read again because a cycle has run
+RENEWALS_A_SECOND = 1.0  # further renewals a second; the limit keeps reads few when there are many changes
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
@@ -19,7 +19,7 @@ class SharedReads:
     """Reads that are shared within the process. Writes are passed on.
 
     A request starts with `begin`. If a cycle has run since the rows were read, the rows are read again, so that callers
-    see their own changes. If cycles run too often, rows are still shared for `SHARE_SECONDS`.
+    see their own changes. If cycles run more often than `RENEWALS` allow, rows are still shared for `SHARE_SECONDS`.
 
     :param tables: the tables to read from, eventually consistently.
     :param clock: returns seconds, from any origin.
@@ -91,7 +91,7 @@ class SharedReads:
         return answer
 
     def _forget(self, now: float) -> None:
-        """Drop the entries that are too old, and the oldest beyond the limit."""
+        """Drop the entries that are too old, then the oldest ones until at most `MOST_ROWS` rows are kept."""
         rows = sum(count for _, count, _ in self._kept.values())
         for asked, (at, count, _) in list(self._kept.items()):
             if now < at + SHARE_SECONDS and rows <= MOST_ROWS:

@@ -1,4 +1,4 @@
-"""AWS clients for each site. A site that does not respond is left alone for a while, so that it delays no other one."""
+"""AWS clients for each site. A site that does not respond gets no calls for a while, so other sites do not wait."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,19 +26,20 @@ SESSION_SECONDS = 3600  # of assumed credentials; they are fetched again before 
 FIRST_PAUSE_SECONDS = 15.0  # after the first call without an answer
 LONGEST_PAUSE_SECONDS = 60.0
 
-# A far region answers in less than a second. A call that a partition swallows must not use up the time of a cycle.
+# Timeouts are short, so that a call without an answer does not use up the time of a cycle. Distant regions answer in
+# less than a second.
 _READING = Config(retries={"total_max_attempts": 2}, connect_timeout=2, read_timeout=5)
 _LAUNCHING = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=8)
 
 
 class SiteUnreachableError(BotoCoreError):
-    """The call was not sent, because the site does not respond, or its role cannot be assumed."""
+    """An error because a call was not sent: the site does not respond, or the site's role cannot be assumed."""
 
     fmt = "{site} cannot be reached: {why}"
 
 
 def is_service_failure(error: ClientError) -> bool:
-    """Return whether the service itself has failed (status 500 or more), and has not refused the call."""
+    """Return whether the service itself failed (HTTP status 500 or more). Otherwise the service refused the call."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
     return status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -58,14 +59,15 @@ class SiteClients:
         self._pauses: dict[str, _Pause] = {}
 
     def client(self, service: str, site: Site, *, launching: bool = False) -> Any:
-        """Return a boto3 client of a service at a site. All its calls are guarded by the site's pause.
+        """Return a boto3 client of a service at a site. During the site's pause the client sends no calls.
 
-        :param launching: whether the client makes each call only once, because the call must be recorded before.
+        :param launching: whether the client sends each call only once. The queue records each launch before the
+            call, so the client must not repeat the call.
         """
         key = (site, service, launching)
         if key not in self._clients:
             config = _LAUNCHING if launching else _READING
-            session: Any = self._session(site)  # its method has an overload for each service
+            session: Any = self._session(site)  # `client` has an overload for each service's literal name
             made = session.client(service, config=config)
             pause = self._pauses.setdefault(site.key, _Pause(self._clock))
             self._clients[key] = _GuardedClient(made, site, pause)
@@ -77,7 +79,7 @@ class SiteClients:
         return self._sessions[site]
 
     def _assumed(self, site: Site) -> Session:
-        """Return a session with the credentials of the site's role, which are fetched when they are needed."""
+        """Return a session with the credentials of the site's role, which are fetched by the first call."""
         own = get_session()
         source = own.get_credentials()
         extra: dict[str, Any] = {"RoleSessionName": SESSION_NAME, "DurationSeconds": SESSION_SECONDS}
@@ -92,7 +94,7 @@ class SiteClients:
 
 
 class _Pause:
-    """The time for which a site is left alone after calls without an answer."""
+    """The time in which a site gets no calls, because earlier calls got no answer."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -102,22 +104,22 @@ class _Pause:
 
     @property
     def is_on(self) -> bool:
-        """Whether no call is sent now."""
+        """Whether the pause is in force, so that no call is sent."""
         return self._clock() < self._until
 
     def begin(self, why: str) -> None:
-        """Leave the site alone, for longer after each further call without an answer."""
+        """Begin a pause. Each further call without an answer doubles the pause, up to `LONGEST_PAUSE_SECONDS`."""
         self._failures += 1
         seconds = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 1))
         self._until, self.why = self._clock() + seconds, why
 
     def end(self) -> None:
-        """Note that the site has answered."""
+        """End the pause, because the site has answered. The next pause is short again."""
         self._until, self._failures = 0.0, 0
 
 
 class _GuardedClient:
-    """A client whose calls are not sent while its site is left alone.
+    """A client that sends no calls during its site's pause.
 
     :raises SiteUnreachableError: from each operation, if the call was certainly not sent.
     """
@@ -141,7 +143,7 @@ class _GuardedClient:
         try:
             answer = operation()
         except ClientError as error:
-            if error.operation_name == "AssumeRole":  # the site was not asked
+            if error.operation_name == "AssumeRole":  # the call was not sent, because the role could not be assumed
                 raise self._unreachable(error) from error
             self._pause.end()
             raise
@@ -159,7 +161,7 @@ class _GuardedClient:
 
 
 class _GuardedPaginator:
-    """A paginator each of whose calls is guarded like those of its client."""
+    """A paginator that sends no calls during its site's pause."""
 
     def __init__(self, paginator: Any, guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._paginator = paginator

@@ -16,7 +16,7 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Plan, Policy
 
 NewestAt = Callable[[Site | None], Callable[[str], float | None]]
-"""The site of a bucket -> what looks up when the newest object under an address in S3 was written (epoch seconds)."""
+"""Returns, for the site of a bucket, a function: address in S3 -> epoch seconds of its newest object, or None."""
 
 
 class CheckpointTimes(ControllerPart):

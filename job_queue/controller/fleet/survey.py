@@ -20,10 +20,10 @@ def survey(
 ) -> Walk:
     """Walk from the newest training job to the known part, then continue the sweep until the pages are used up.
 
-    The walk has the keys of the training jobs.
+    The returned walk identifies training jobs by their keys (`key_of`).
 
     :param may_go_on: called after each page. If False, the next walk continues from there.
-    :param site: the site whose list it is; None: the home site.
+    :param site: the site of the list; None: the home site.
     :raises Unavailable: SageMaker did not return a page of the first part.
     """
     walk = Walk(listing, int(now), site)

@@ -1,4 +1,4 @@
-"""Ask SageMaker about the policy's training plans, and give jobs notice that their instances will be taken back."""
+"""Describe the policy's training plans in SageMaker, and announce to jobs that their instances will be taken back."""
 
 from collections.abc import Container
 from functools import partial
@@ -23,13 +23,13 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Ask SageMaker about each plan of the policy that was not requested in the last `ASK_SECONDS`."""
+        """Describe each training plan of the policy that was not described in the last `ASK_SECONDS`."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
 
     def learn_new(self, cluster: ClusterState) -> bool:
-        """Ask about plans that were never requested. Return whether there were any, so that the metadata changed."""
+        """Describe the training plans that were never described. Return whether this has changed the metadata."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
             self._ask(arn, None)

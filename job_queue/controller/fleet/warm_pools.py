@@ -26,7 +26,7 @@ def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[Job
 
 
 class WarmPools(ControllerPart):
-    """The use and release of warm pools. Their records need no lease, because they take no further slots."""
+    """The use and release of warm pools. Recording warm pools needs no lease, as they take no further slots."""
 
     def take(self, placement: Placement, launched: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs were launched.

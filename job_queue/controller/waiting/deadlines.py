@@ -1,7 +1,7 @@
 """Carry out deadlines: find waiting jobs that have not started by their `start_by`, and the next times that matter.
 
-A cycle sees the jobs that it has read. A job beyond the policy's `window` is seen as soon as a cycle reads it, which is
-before the job can start.
+A cycle handles only the jobs that it has read. A job beyond the policy's `window` is handled as soon as a cycle reads
+the job, and so before the job can start.
 """
 
 from collections.abc import Container, Iterable
@@ -18,7 +18,7 @@ SOON_SECONDS = 75  # a deadline within this time gets a cycle of its own; the ti
 
 
 class MissedStarts(ControllerPart):
-    """The actions of jobs that have not started in time, for the holder of the lease."""
+    """The actions for jobs that have not started in time, for the holder of the lease."""
 
     def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
         """Record the actions for late jobs in the cluster's state. Return the state with these changes."""

@@ -2,8 +2,8 @@
 
 A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting beyond the policy's
 `window`. Ends that this process has recorded are remembered. For the other dependencies, the cycle reads at most
-`MOST_LOOKED_UP` records in one step. So an ended job sends its dependents no message, which could be lost. A cycle
-without dependents reads nothing.
+`MOST_LOOKED_UP` records in one step. An ended job sends its dependents no message, because a message could be lost. A
+cycle without dependents reads nothing.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
 MOST_LOOKED_UP = 25  # records read in one step; other records are read in later steps and cycles
-MOST_REMEMBERED = 20_000  # names, and owners, whose last look-up is remembered
+MOST_REMEMBERED = 20_000  # number of names, and of owners, whose last look-up is remembered
 LEVELS = 20  # levels of dependents of dependents that are stopped in one cycle
 
 Ends = dict[Dependency, JobState | None]

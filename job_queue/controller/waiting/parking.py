@@ -49,7 +49,7 @@ class Parking(ControllerPart):
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> tuple[bool, list[float]]:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        Return whether the next cycle will read other jobs than this cycle, and the times soon at which parked jobs may
+        Return whether the next cycle will read other jobs than this cycle, and the near times at which parked jobs may
         start (`not_before`).
         """
         self._forget(cluster)
@@ -86,7 +86,7 @@ class Parking(ControllerPart):
                 self._repository.end_capacity_backoff(backoff)
 
     def _due(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
-        """Return transitions that end the parking of jobs, the transitions of parked dependents, and times of starts.
+        """Return transitions that end parking, those of parked dependents and late jobs, and the times of near starts.
 
         The times are those within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is read from
         each waiting queue that is longer than the window.
@@ -111,8 +111,8 @@ class Parking(ControllerPart):
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    An active job takes a place of its group also if it will be on hold, and the smallest limit of a group applies also
-    if it is that of a parked job. Otherwise two cycles would undo each other's work.
+    An active job with a hold also takes a place of its group. The smallest limit of a group applies even if only a
+    parked job has this limit. Otherwise one cycle would park the jobs that another cycle returns.
     """
     active = cluster.active.values()
     ready = [
@@ -178,7 +178,7 @@ def _is_drained_later(job: Job, cluster: ClusterState, now: float) -> bool:
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
     """Return the epoch seconds until which the last of the job's capacity keys backs off, or None.
 
-    A backoff that applies to jobs of any size does not count, because a later job could not start either.
+    A backoff after the refusal of a single instance does not count, because a later job could not start either.
     """
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]

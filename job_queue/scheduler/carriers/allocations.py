@@ -85,7 +85,7 @@ class Row:
         return tuple(whole[:count]) if len(whole) >= count else None
 
     def opens_a_gpu(self, gpus: tuple[int, ...], size: int) -> bool:
-        """Return whether the member would be the first with a part of this GPU."""
+        """Return whether a member of `size` tenths needs a part of a GPU, and would be the first member on this GPU."""
         return size < WHOLE and self._free[gpus[0]] == WHOLE
 
 

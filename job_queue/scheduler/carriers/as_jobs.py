@@ -14,13 +14,13 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
 
     The job's priority and number of preemptions are the highest of the carrier's members. The cost of stopping the job
     is the members' lost GPU-seconds per GPU of the carrier. A carrier that all members leave counts as stopping, so its
-    instance is as good as free.
+    instance counts as being freed.
     """
     return (carrier_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 
 
 def carrier_as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
-    """Return a carrier as a job of one instance. The job is made again only after a change of the carrier's members."""
+    """Return a carrier as a job of one instance. The job is cached until the carrier's members change."""
     if carrier.name not in packing.as_jobs:
         packing.as_jobs[carrier.name] = _as_job(packing, carrier, now)
     return packing.as_jobs[carrier.name]
@@ -71,7 +71,7 @@ def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[Active
 
 
 def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
-    """Return the time since which all members have been idle, or None if one is not idle or this is not known."""
+    """Return the time since which all members have been idle, or None if a member is not known to be idle."""
     times = [job.idle_since for job in staying if job.idle_since is not None]
     return max(times) if times and len(times) == len(staying) else None
 

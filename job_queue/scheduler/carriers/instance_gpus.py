@@ -2,7 +2,7 @@
 
 Source: the tables "Accelerated computing" of the EC2 instance type guide, for the types of SageMaker's service model.
 For Trainium 1, NeuronCores are counted, because torchrun starts one process for each of them. Types are left out if
-their number is not certain or depends on the configuration (trn2).
+the number is not certain or depends on the configuration (trn2).
 """
 
 from collections.abc import Mapping

@@ -37,11 +37,11 @@ class Bin:
 
 @dataclass
 class _Rooms:
-    """The carriers on which a member's GPUs can be freed by evictions, least valuable victims first."""
+    """The carriers on which evictions can free enough GPUs for a member, least valuable victims first."""
 
-    # keys of the victims, most valuable first; the carrier; its number of changes at that time; the victims
+    # keys of the victims, most valuable first; the carrier; the carrier's number of changes so far; the victims
     heap: list[tuple[list[VictimKey], str, int, Sequence[ActiveJob]]] = field(default_factory=list)
-    seen: int = 0  # changes of carriers that are taken into account
+    seen: int = 0  # changes of carriers that are already counted in
 
 
 class Packing:
@@ -69,25 +69,26 @@ class Packing:
         }
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
-        # carrier -> GPUs that are not promised and have no member once stopping and evicted members have ended
+        # carrier -> GPUs that are not promised, and will be free once stopping and evicted members have ended
         self._soon: dict[str, Row] = {}
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
             self._soon[name] = Row(carrier.gpus, map(_allocation, self.staying(name)))
-        # (members, carriers closed to them) -> the fewest tenths of GPUs for which there was no place
+        # (kind, project and pools of members; carriers closed to them) -> the fewest tenths of GPUs without a place
         self._no_place: dict[tuple[_Like, frozenset[str]], int] = {}
-        # (members, tenths of GPUs) -> the highest priority for which no victims were found
+        # (kind, project and pools of members; tenths of GPUs) -> the highest priority for which no victims were found
         self._failed_searches: dict[tuple[_Like, int], int] = {}
         self._rooms: dict[tuple[_Like, int, int], _Rooms] = defaultdict(_Rooms)  # also by tenths of GPUs and priority
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
-        self._whole: dict[str, ActiveJob] = {}  # cache of members as if they held an instance
+        self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
-        self._kept: dict[str, str] = {}  # carrier -> the patient member for which its GPUs are kept
+        self._kept: dict[str, str] = {}  # carrier -> the patient member for which the carrier's GPUs are kept
         self._keepers: set[str] = set()  # members for which a carrier is kept
-        self._none_to_keep: dict[_Like, int] = {}  # members -> the fewest tenths of GPUs for which no carrier was left
-        self.as_jobs: dict[str, ActiveJob] = {}  # carrier -> its job in the planner of instances; unchanged carriers
+        # kind, project and pools of members -> the fewest tenths of GPUs for which no carrier was left to keep
+        self._none_to_keep: dict[_Like, int] = {}
+        self.as_jobs: dict[str, ActiveJob] = {}  # cache: unchanged carrier -> its job of one instance
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
@@ -102,18 +103,18 @@ class Packing:
         return self._staying[carrier]
 
     def is_emptied(self, carrier: str) -> bool:
-        """Return whether no member stays on or joins a carrier: its instance is as good as free."""
+        """Return whether no member stays on or joins a carrier, so that the instance counts as being freed."""
         return not self.staying(carrier) and not self.joining[carrier]
 
     # --- existing allocations ---------------------------------------------------------------------------------
 
     def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
-        """Give a member free GPUs, or promise it GPUs that will be free. Return whether either was possible.
+        """Give a member free GPUs, or promise GPUs that will be free. Return whether either was possible.
 
         :param closed: carriers that the member may not join.
         """
         size, like = member.gpus or 0, (_like(member), closed)
-        # Until members are evicted, free GPUs only become fewer. If a member finds no place, larger members find none.
+        # Free GPUs only become fewer until members are evicted. So if a member found no place, no larger member can.
         if member.name not in self._keepers and size >= self._no_place.get(like, size + 1):
             return False
         for at_once in (True, False):
@@ -156,7 +157,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Keep a carrier's GPUs that become free for one member, if the member has waited longer than `patience`."""
+        """Keep the GPUs that become free on one carrier for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -180,7 +181,7 @@ class Packing:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
-        full: dict[object, int] = {}  # the same and the size -> number of the first bins that have no place
+        full: dict[object, int] = {}  # (kind, project, demand and size) -> number of first bins without a place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
             size, like = member.gpus or 0, (member.kind, member.project, demand)
@@ -204,7 +205,7 @@ class Packing:
     # --- allocations of victims -------------------------------------------------------------------------------
 
     def make_room(self, member: WaitingJob) -> bool:
-        """Evict members of lower priority from one carrier, and promise their GPUs; return whether that was possible.
+        """Evict members of lower priority from one carrier, and promise their GPUs. Return whether this was possible.
 
         Only members that are needed as victims are evicted. If several carriers are possible, the carrier with the
         least valuable victims is chosen.
@@ -227,7 +228,7 @@ class Packing:
         return True
 
     def _rooms_for(self, member: WaitingJob) -> _Rooms:
-        """Return the carriers on which room can be made for a member; only changed carriers are looked at again."""
+        """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
         place = (_like(member), member.gpus or 0, member.priority)
         able, changed = self._of(member), self._changed[member.kind, member.project]
         if place in self._rooms:
@@ -252,7 +253,7 @@ class Packing:
         self._note_change(carrier)
 
     def _note_change(self, carrier: str) -> None:
-        """Note that the members of a carrier have changed, so that nothing is reused that depends on them."""
+        """Record a change of a carrier's members, so that cached results that depend on them are not reused."""
         it = self.carriers[carrier]
         self._changed[it.kind, it.project].append(carrier)
         self._changes[carrier] += 1
@@ -307,7 +308,7 @@ class Packing:
     def movable(self) -> Iterator[str]:
         """Yield the carriers whose members could all move to other running carriers, least work lost first.
 
-        No member may be evicted before the last carrier was yielded.
+        Do not continue the iteration after members were evicted: the later results would be wrong.
         """
         able = []
         for name, carrier in self.carriers.items():
@@ -359,7 +360,7 @@ class Packing:
             unused = islice(others, bisect_left(others, (size, "")), None)
             for free, it in merge(unused, sorted((row.free, it) for it, row in used.items())):
                 row = used.get(it, self._soon[it])
-                if it == name or row.free != free:  # the carrier itself, or an outdated number
+                if it == name or row.free != free:  # skip the carrier itself and outdated numbers of free tenths
                     continue
                 if (gpus := row.place(size, self._free[it])) is not None:
                     allocation = allocation_on(it, gpus, size)

@@ -40,7 +40,7 @@ class _SharedPlan:
     """A plan with members and carriers.
 
     Four ways to serve a member are tried in this order: free GPUs of a carrier, a new carrier on a free instance, GPUs
-    of evicted members, and a new carrier on the instance of an evicted job.
+    of evicted members, a new carrier on an evicted job's instance.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,7 +53,7 @@ class _SharedPlan:
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
         spending = Spending(charged)
         order = WaitingOrder(snapshot, held_lately(charged), spending)
-        # Backoffs do not count: a member on an existing carrier needs no launch.
+        # Backoffs of pools are left out, because a member on an existing carrier needs no launch.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
         candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
@@ -104,8 +104,8 @@ class _SharedPlan:
     def _closed_to(self, candidate: Candidate) -> frozenset[str]:
         """Return the carriers that a member may not join, because the member would delay the start of other jobs there.
 
-        These other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
-        be evicted when the guaranteed runtimes of its members are over.
+        The other jobs are of two kinds: patient jobs that come before the member in its project, and jobs for which a
+        carrier will be evicted once the guaranteed runtimes of its members are over.
         """
         pools = {
             pool
@@ -219,8 +219,8 @@ class _SharedPlan:
 
         most_valuable = self._most_valuable_carriers()
         for carrier in self._packing.movable():
-            # The most valuable carrier of a group is evicted last. So if no job gains from its removal, no job gains
-            # from the removal of another carrier of the group.
+            # The most valuable carrier of a group is evicted last. So if no job gains when this carrier is emptied, no
+            # job gains when another carrier of the group is emptied.
             if not gained(most_valuable[self._group_of(carrier)])[0]:
                 continue
             claimants, evictions = gained(carrier)
@@ -297,7 +297,7 @@ def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
 
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the carriers that all members leave, if the instances are reserved for jobs that cannot join a carrier."""
+    """Yield the running carriers that all members leave, and whose instances are reserved for jobs that cannot join."""
     carrier_attempt = members_by_carrier(snapshot)
     left = [
         carrier

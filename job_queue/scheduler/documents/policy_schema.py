@@ -342,8 +342,8 @@ class Project:
     """The permitted locations of all S3 addresses in requests of the project's jobs: names of buckets, or a name and
     folders (`shared/vision`); by default all locations."""
     bucket_by_region: BucketByRegion = field(default_factory=dict)
-    """The project's bucket in each region, that of the queue's region among them. In a pool of another region, a job
-    uses the bucket of that region in place of that of the queue's region, for all its addresses in S3."""
+    """The project's bucket in each region, including the queue's region. In a pool of another region, the bucket of
+    that region replaces the bucket of the queue's region in all S3 addresses of a job."""
     checkpoints_replicated: bool = False
     """True if the checkpoints in one of these buckets are soon in the others too, so that a preempted job may resume in
     another region."""
@@ -389,7 +389,7 @@ class Settings:
     start. Each further preemption within that day doubles the seconds. A longer `min_runtime` takes precedence; 0:
     preemptions do not count."""
     preempted_min_runtime_limit: Seconds = 14_400
-    """The largest number of seconds that preemptions can lead to."""
+    """The largest number of seconds to which preemptions can raise `preempted_min_runtime`."""
     max_preemptions: MaxPreemptions | None = None
     """The largest number of times that a job is evicted, counted since its submission; null: any number. After that
     number, the job is never evicted again. The project's value takes precedence. A job can have a smaller number (tag

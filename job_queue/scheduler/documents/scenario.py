@@ -154,7 +154,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
 def _not_preemptible(fields: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the fields of a job, with `preemptible` false if the job is interactive.
 
-    :raises DocumentError: the job is interactive and says that it is preemptible.
+    :raises DocumentError: the job is interactive, and its field `preemptible` is true.
     """
     if not fields.get("interactive"):
         return fields

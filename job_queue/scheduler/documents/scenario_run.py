@@ -35,8 +35,8 @@ class ScenarioRun:
     def apply(self, decided: Plan) -> bool:
         """Carry out a plan: stopping jobs end, starting jobs run, evicted jobs stop, new jobs start.
 
-        All members of an evicted carrier stop with the carrier, and so do the jobs that a drain stops. Return whether
-        anything changed.
+        All members of an evicted carrier stop with the carrier. Jobs that a drain stops are also stopped. Return
+        whether anything changed.
         """
         before = self.snapshot
         evicted = {eviction.job for eviction in decided.evictions}
@@ -55,7 +55,7 @@ class ScenarioRun:
             if job.started is not None:
                 ended.append((job.project, job.owner, job.slots, job.started))
             if job.comes_back:
-                made_room = not _is_drained(job, pools, before)
+                made_room = not _is_drained(job, pools, before)  # a stop by a drain is no preemption
                 waiting[job.name] = replace(
                     _waiting(job, before),
                     preemptions=job.preemptions + made_room,

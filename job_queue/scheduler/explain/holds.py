@@ -94,7 +94,7 @@ def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:
 
 
 class _JobsLackingSlots:
-    """The jobs added so far, which lack slots, grouped by the pools that they need."""
+    """Jobs that lack slots, grouped by the pools that the jobs need. Jobs are added one by one."""
 
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
@@ -122,7 +122,7 @@ class _JobsLackingSlots:
         return names
 
     def count(self, pools: Pools) -> int:
-        """Return how many jobs need one of these pools."""
+        """Return how many of the added jobs need one of these pools."""
         return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
 
 
@@ -286,7 +286,7 @@ class _Reasons:
                 )
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
-        """Return when the training plans of the job's pools begin, or the times by which the job would have to end."""
+        """Return a sentence for each training plan of the job's pools that is not open, or would end before the job."""
         plans = {pool.name: pool.plan_name for pool in self._snapshot.policy.pools}
         messages = []
         for pool in _pools_in_order(job.demand):
@@ -310,12 +310,12 @@ class _Reasons:
         )
 
     def _not_before_message(self, job: WaitingJob) -> str:
-        """Return when a job may start, which its tag `not_before` names."""
+        """Return a sentence about the earliest start that the job's tag `not_before` allows."""
         assert job.not_before is not None
         return f"It may not start before {self._when(job.not_before)} (tag not_before)."
 
     def _backoff_message(self, job: WaitingJob) -> str:
-        """Return when a job that backs off, by itself or with its pools, is tried again."""
+        """Return sentences about the next try of a job that backs off, or whose pools back off."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
                 again = self._when(job.backoff_until)

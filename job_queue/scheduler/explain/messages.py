@@ -29,7 +29,7 @@ NOT_ENOUGH = "stopping every job that may be stopped would not free enough"
 
 
 def of_pool(pool: str) -> str:
-    """Format a pool, such as ` of p5`. Return an empty text for the default pool, the only pool without a policy."""
+    """Format a pool, such as ` of p5`. Return an empty text for the default pool (used only without a policy)."""
     return "" if pool == DEFAULT else f" of {pool}"
 
 
@@ -174,7 +174,7 @@ class MessageParts:
         return tuple(sorted(it.name for it in live if it.interactive and it.owner == job.owner))
 
     def owner_limit(self, job: WaitingJob) -> str:
-        """Return how many interactive jobs an owner may have at a time, and the names of the present ones."""
+        """Return sentences about the limit on an owner's interactive jobs, with the names of the present jobs."""
         most, names = self._snapshot.policy.interactive.max_per_owner, self.interactive_of_owner(job)
         jobs = "job" if most == 1 else "jobs"
         may = f"An owner may have {most} interactive {jobs} at a time (interactive.max_per_owner in the policy)"
@@ -209,9 +209,9 @@ class MessageParts:
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
-        """Return the jobs that are freeing slots in these pools: the first few by name, each other one as "".
+        """Return the jobs that are freeing slots in these pools: the first few by name, an empty string for each other.
 
-        `join` needs the empty strings, because it shows the other jobs as a number.
+        The empty strings let `join` count the jobs that it does not name.
         """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _named([user for _, user in sorted(found.items())])
@@ -356,7 +356,7 @@ def _precedence(first: WaitingJob, job: WaitingJob, snapshot: Snapshot) -> str:
 
 
 def _runtime(job: WaitingJob) -> str:
-    """Format an expected runtime, such as `1 h 0 min` or `24 h 0 min (nothing is known of it)`."""
+    """Format an expected runtime, such as `1 h 0 min` or `24 h 0 min (its runtime is not known)`."""
     unknown = " (its runtime is not known)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
 
@@ -389,7 +389,7 @@ def lately(node: ShareNode, pool: str) -> str:
 
 
 def drained(job: WaitingJob, snapshot: Snapshot) -> str:
-    """Return which of the job's pools are drained, from when on, by whom and why, and until when."""
+    """Return a sentence for each drain that forbids the job to start: pool, time, admin, reason, and end."""
     now, sentences = snapshot.now, []
     for pool in dict.fromkeys(pool for need in job.demand for pool in need):
         drain = snapshot.drains.get(pool)
@@ -416,7 +416,7 @@ def person(arn: str) -> str:
 
 
 def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
-    """Return a sentence that says whose budget is spent, how much was used, and when the next period begins."""
+    """Return sentences about a spent hard budget: its project or owner, the use, and the start of the next period."""
     account = spending.forbids(job)
     spent = spending.spent(account) if account else None
     assert account is not None

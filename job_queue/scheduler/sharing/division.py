@@ -1,6 +1,6 @@
 """Divide slots by the arithmetic of fair shares: quotas first, then by weight, with or without past use.
 
-`fair_share` calls this module, and decides on the weights of departments and projects.
+`fair_share` calls this module with the quotas, weights and requests of departments or projects.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ REMAINDER_STEPS = 100  # remainders are rounded to 1 / REMAINDER_STEPS slots bef
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """A department or project among which slots are divided."""
+    """A department or project that gets a part of the divided slots."""
 
     quota: int
     weight: Fraction  # part of the slots over quota, relative to the other recipients' weights
@@ -58,8 +58,8 @@ def divide_by_past(
     Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with k = 1.
 
     The parts are rounded down, and each remaining slot goes to a different child. Children that already hold such a
-    slot come first, so that no job is stopped for a fraction of a slot. Children whose fraction has grown most by past
-    use come next.
+    slot come first, so that no job is stopped for a fraction of a slot. Next come the children whose fraction past use
+    has raised most.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)
@@ -103,7 +103,7 @@ def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[lis
     left, weights = rest, sum((requests[place][1] for place in requesting), Fraction(0))
     for done, place in enumerate(requesting):
         request, weight = requests[place]
-        if request * weights > left * weight:  # this request, and each later one, exceeds its part
+        if request * weights > left * weight:  # this request and all later requests exceed their parts
             for other in requesting[done:]:
                 parts[other] = left * requests[other][1] / weights
             return parts, True

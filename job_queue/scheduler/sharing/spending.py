@@ -62,7 +62,7 @@ class Spent:
 
 
 class Spending:
-    """Spending of all budgets that matter for the jobs of a snapshot."""
+    """The spending of each budget that applies to jobs of a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -1,1 +1,1 @@
-"""Regular looks at jobs, apart from cycles: idle GPUs, hangs, work without a checkpoint, and ended attempts."""
+"""Regular checks of jobs, outside the cycles: idle GPUs, hangs, work without a checkpoint, and ended attempts."""

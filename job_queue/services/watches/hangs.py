@@ -16,17 +16,17 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Policy
 
 WroteLog = Callable[[str, float, float], bool | None]
-"""(training job, its start, epoch seconds) -> whether it has written a line since then; None: not known."""
+"""(training job, its start, a time, in epoch seconds) -> whether its log has a line since that time; None: unknown."""
 
 WroteCheckpoint = Callable[[str, float], bool | None]
-"""(address in S3, epoch seconds) -> whether an object was written there since then; None: not known."""
+"""(address in S3, a time in epoch seconds) -> whether an object was written there since that time; None: unknown."""
 
 
 class HangWatch:
-    """A detector of hangs. Nothing is looked up while no GPUs are idle.
+    """A detector of hangs. Only jobs with idle GPUs are looked up.
 
-    :param log_at: returns for a site what looks up lines in the log of a training job.
-    :param checkpoints_at: returns for a site what looks up objects under an address in S3.
+    :param log_at: returns, for a site, the function that checks the log of a training job.
+    :param checkpoints_at: returns, for a site, the function that checks the objects under an address in S3.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class HangWatch:
         self._turn = 0
 
     def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
-        """Look up the suspects, and record the hangs: a notice, and the wish to stop the attempt if the policy says so.
+        """Look up the suspects, and record each hang: a notice, and a stop request if the tag or policy says so.
 
         :param idle: training job -> epoch seconds since which its GPUs have been idle.
         :param now: epoch seconds.
@@ -70,7 +70,7 @@ class HangWatch:
             self._repository.apply(replace(transition, record=record), now)
 
     def _activity(self, record: JobRecord, since: float, policy: Policy) -> Activity:
-        """Return the activity since a time. The checkpoints of a job that writes its log are not looked up."""
+        """Return the activity since a time. Checkpoints are looked up only if the log is known to have no new line."""
         job = record.job
         wrote_log = self._log_at(job.site)(job.launched or "", epoch(job.started or job.since), since)
         if wrote_log is not False:

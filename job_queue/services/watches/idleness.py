@@ -52,9 +52,9 @@ class IdleWatch:
     def look(
         self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[float, Mapping[str, float]]:
-        """Return the time of the last look-up, and since when each idle training job is idle, in epoch seconds.
+        """Return the time of the last look-up, and the time since which each idle training job is idle (epoch seconds).
 
-        CloudWatch is asked at most every LOOK_SECONDS. In between, the result of the last look-up is returned, without
+        CloudWatch is called at most every LOOK_SECONDS. In between, the result of the last look-up is returned, without
         jobs that no longer run.
 
         :param before: the last outlook, with the result of the last look-up.
@@ -73,7 +73,7 @@ class IdleWatch:
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return since when each idle training job is idle (epoch seconds), without those of sites that fail."""
+        """Return the time since which each training job is idle (epoch seconds). Jobs at failing sites are left out."""
         until = now // PERIOD_SECONDS * PERIOD_SECONDS
         since = until - self._seconds
         figures: dict[str, Figures] = {}

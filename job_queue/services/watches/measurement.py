@@ -20,7 +20,7 @@ from job_queue.domain.errors import QueueError
 from job_queue.domain.fleet.sites import Site
 
 MOST_MEASURED = 20  # attempts in one tick, each with one call of GetMetricData
-FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # after the last live job, in which ticks look for attempts to measure
+FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # time after the last live job in which ticks look for attempts to measure
 
 
 class AttemptMetrics(Protocol):
@@ -57,7 +57,7 @@ class Measurement:
 
     @property
     def is_expected(self) -> bool:
-        """Whether an attempt may have ended that is not measured yet, although no job is live."""
+        """Whether there may be ended attempts to measure, even if no job is live."""
         return bool(self._pending) or self._clock() < self._follow_until
 
     def add(self, ended: AttemptRecord) -> None:

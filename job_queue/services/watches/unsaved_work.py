@@ -1,4 +1,4 @@
-"""Detection of running jobs that a preemption would cost more than an hour, because they have saved no checkpoint."""
+"""Detection of running jobs without a checkpoint, which a preemption would cost more than an hour of work."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -28,8 +28,8 @@ class CheckpointTime(Protocol):
 class UnsavedWork:
     """A detector of attempts without a checkpoint.
 
-    :param newest_at: returns the source of the times of checkpoints for a site. Of jobs in buckets that may not be
-        listed, only those without a checkpoint folder are found.
+    :param newest_at: returns the source of the times of checkpoints for a site. A job whose checkpoint folder is in a
+        bucket that may not be listed counts as saved.
     """
 
     def __init__(self, repository: JobRepository, newest_at: Callable[[Site | None], CheckpointTime]) -> None:
@@ -41,7 +41,8 @@ class UnsavedWork:
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results for these jobs, and an event for each attempt that is newly unsaved.
 
-        Each attempt with a checkpoint is looked up once, an attempt without one every LOOK_SECONDS.
+        An attempt is looked up every LOOK_SECONDS until it has a checkpoint. An attempt without a checkpoint folder is
+        looked up once.
 
         :param jobs: see `unsaved_candidates`.
         :param before: the results of earlier look-ups.
@@ -55,7 +56,7 @@ class UnsavedWork:
             name = job.launched or ""
             try:
                 has_folder, is_unsaved = self._is_unsaved(job, policy)
-            except Unavailable as error:  # the next tick looks again
+            except Unavailable as error:  # the next tick tries again
                 log.warning("checkpoints not listed", job=job.name, why=error.message)
                 continue
             if not is_unsaved:

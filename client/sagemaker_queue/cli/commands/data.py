@@ -139,7 +139,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy a file or folder within S3, and read the source with the credentials and region of another profile."""
+    """Copy a file or folder within S3. The source is read with the credentials and region of another profile."""
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 
@@ -234,7 +234,10 @@ def data_get(path: str, to: Path | None) -> int:
 
 
 def _target(path: str, source: S3Address, to: Path | None) -> Path:
-    """Return the local target: ``to``, else a data link's path, else the address's last name or the working folder."""
+    """Return the local target: ``to``, else ``path`` in the working folder, else the last name of the address.
+
+    The target of a whole bucket is the working folder.
+    """
     if to:
         return to
     return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()
@@ -332,7 +335,7 @@ def _file_in(target: S3Address, name: str) -> S3Address:
 
 
 def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Return where the object at ``address`` is copied to, if the file or folder ``source`` is copied to ``target``."""
+    """Return the destination of the object at ``address`` if the file or folder ``source`` is copied to ``target``."""
     return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 

@@ -164,7 +164,7 @@ def requeue(queue: QueueClient, jobs: JobSet) -> int:
 @flag("--yes", help="do not ask for confirmation; without a terminal there is no question")
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
-    """Cancel jobs. Without ``--yes``, ask first if there are several jobs and a user can answer."""
+    """Cancel jobs. Without ``--yes``, ask before several jobs are cancelled, if a user can answer."""
 
     def cancel_job(name: str) -> str:
         job = queue.cancel(name)
@@ -182,9 +182,9 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
 
 
 def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Call ``act`` for each job and print the result; continue after a job is refused.
+    """Call ``act`` for each job, print the results, and return the highest exit code.
 
-    Returns the highest exit code.
+    If the queue refuses a job, print the error and continue with the next job.
     """
     code = DONE
     for name in names:

@@ -77,8 +77,8 @@ def logs(
 def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, *, poll: float = POLL_SECONDS) -> int:
     """Print the job's log and state changes until the job has finished.
 
-    Returns the exit code: 0 if the job completed, 4 if the job failed or was stopped. Raises QueueError; Ctrl-C raises
-    KeyboardInterrupt, for which ``smq`` ends with 130, and does not affect the job.
+    Returns the exit code: 0 if the job completed, 4 if the job failed or was stopped. Raises QueueError. Ctrl-C raises
+    KeyboardInterrupt, for which ``smq`` returns exit code 130. The job continues.
     """
     from sagemaker_queue.cli.job_log import follow_log  # noqa: PLC0415
 

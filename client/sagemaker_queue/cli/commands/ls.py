@@ -122,7 +122,7 @@ def ls(
 
 
 def _finished(queue: QueueClient, selection: Selection) -> str:
-    """Return how many finished jobs the selection has, and how to list them; empty if there are none."""
+    """Return a hint with the number of finished jobs in the selection; empty without any, or if the queue fails."""
     try:
         count = sum(1 for _ in selection.of(queue.jobs("finished"), limit=_COUNTED))
     except QueueError:

@@ -1,4 +1,4 @@
-"""``smq run`` and ``smq proxy``: run unchanged programs so that their training jobs go through the queue."""
+"""``smq run`` and ``smq proxy``: send the training jobs of unchanged programs through the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as in a shell
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
 _LACKS, _IDLE = "sagemaker-queue is not installed", "sagemaker-queue is installed, but was not started"
-# A script for the program's Python. The script prints one of these texts, or nothing if sagemaker-queue was started.
+# A script for the program's Python. The script prints _LACKS or _IDLE, or nothing if sagemaker-queue was started.
 _PROBE = f"""
 import sys
 if "sagemaker_queue_startup" not in sys.modules:
@@ -200,7 +200,7 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
     try:
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
-        # Python ignores these signals; the program would inherit the setting
+        # Restore the default of the signals that Python ignores, because the program inherits ignored signals.
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored, signal.SIG_DFL)
         os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
@@ -210,7 +210,7 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
 
 
 def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
-    """Return why the program's training jobs would bypass the queue, and a remedy; None if no reason is found."""
+    """Return a reason why the program's training jobs would bypass the queue, and a remedy; None if none is found."""
     found = python_of(Path(program), command[1:])
     if found:
         python, *flags = found
@@ -239,8 +239,8 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
 def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
     """Return the path of the Python that runs a program, followed by Python's options; None if the Python is unknown.
 
-    The Python is the program itself, or the interpreter that the program's first line (#!) names. If the path is too
-    long for a first line, pip writes /bin/sh there and the path into the second line.
+    The Python is the program itself, or the interpreter in the program's first line (#!). If the interpreter's path is
+    too long for the first line, pip writes /bin/sh into the first line and the path into the second line.
     """
     if _is_python(program.name):
         return [str(program), *_flags(arguments)]
@@ -286,9 +286,9 @@ def _is_python(name: str) -> bool:
 def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) -> str:
     """Run ``_PROBE`` in a Python and return the output. No module of the user's working folder is imported.
 
-    ``python -c`` would search the working folder for modules first. Therefore the probe is a file in a new folder,
-    which Python searches instead. The probe still runs in the working folder, because pyenv and similar tools choose a
-    Python by the working folder.
+    ``python -c`` searches the working folder for modules first. Therefore the probe is a file in a new folder: Python
+    searches the script's folder instead. The probe still runs in the working folder, because pyenv and similar tools
+    choose a Python by the working folder.
     """
     with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to this folder
         probe = Path(folder, "probe.py")

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 IDLE_END = 3600  # seconds
 _LARGE = 5_000_000  # bytes; larger uploads of code are announced
-_REDACTED = "***"  # shown in place of a value to all callers except the job's owner and administrators
+_REDACTED = "***"  # the queue returns this text in place of a value, except to the job's owner and administrators
 
 
 preflight_option = flag(
@@ -169,9 +169,10 @@ def submit(
 
 
 def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
-    """Return the seconds without a session after which a job without a command ends. The policy may limit this time.
+    """Return the seconds without a session after which a job without a command ends.
 
-    Raises InvalidOption if ``asked`` is more than the policy allows.
+    The default (``asked`` is None) is the policy's limit, or IDLE_END without a limit. Raises InvalidOption if
+    ``asked`` exceeds the limit.
     """
     limit = (queue.policy().policy.get("interactive") or {}).get("idle_end")
     if limit is None:
@@ -271,18 +272,21 @@ def resubmit(
 
 
 def _new_tags(**options: Any) -> dict[str, str]:
-    """Return the tags that the options of ``resubmit`` set. Raises InvalidOption if two of them contradict."""
+    """Return the tags that the options of ``resubmit`` set. Raises InvalidOption if two options contradict."""
     given = cast("JobKeywords", {name: value for name, value in options.items() if value not in (None, ())})
     return tags_with_options(given, lambda name: JOB_OPTIONS[name].names[-1])
 
 
 def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, Any], *, quiet: bool) -> None:
-    """Copy a step into the folder of the new job, unless a job with the new name exists: its folder is in use."""
+    """Copy a step into the folder of the new job.
+
+    If a job with the new name exists, copy nothing, because that job's folder may be in use.
+    """
     with suppress(NotFound):
         queue.job(request["TrainingJobName"])
-        return  # the submission reports the same job again, or that the name is taken
+        return  # the submission will return the existing job, or report that the name is taken
     listed = list_checkpoints(queue, name)
-    choose_step(listed, step)  # raises before the queue is asked
+    choose_step(listed, step)  # raises if there is no such step, before the request to the queue
     check_acceptance(queue, request)
     copied = copy_step(queue, listed, step, request, partial(TransferProgress, "Copying"))
     if not quiet:
@@ -374,7 +378,7 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _free_name(queue: QueueClient, name: str) -> str:
-    """Return the first of name, name-r2, name-r3 and so on that no finished job has."""
+    """Return the first of name, name-r2, name-r3 and so on that is not the name of a finished job."""
     free = name
     try:
         while (job := queue.job(free)).finished:
@@ -419,7 +423,7 @@ def _queue_job(
 ) -> int:
     """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
 
-    ``said`` rewrites a warning with options of ``smq`` in place of the request's fields.
+    ``said`` is called with each warning, to replace the request's fields in the text by options of ``smq``.
     """
     try:
         submission = queue.submit(request, preflight=preflight)

@@ -1,8 +1,8 @@
 """Read the members of a .tar.gz from an untrusted source, with bounds for disk, memory and time.
 
 Python's ``tarfile`` reads headers of any length into memory, accumulates global headers, and trusts the size that the
-header of a sparse file states. The bounds here apply to every read. Therefore the bounds hold however ``tarfile``
-parses a header.
+header of a sparse file states. The bounds in this module apply to every read, and so do not depend on the parser of
+``tarfile``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Stream:
         self._largest = bounds.largest if bounds.largest is not None else max(ALWAYS_ALLOWED, grown)
         self._file = gzip.open(archive, "rb")  # noqa: SIM115  # closed by __exit__
         self._position = 0
-        self._header_left: int | None = None  # bytes; None: content is read
+        self._header_left: int | None = None  # bytes that the present headers may still have; None: content is read
         self._next_look = 0
 
     def __enter__(self) -> _Stream:
@@ -122,7 +122,7 @@ class _Stream:
         self._header_left = None
 
     def announce(self, size: int) -> None:
-        """Raise ArchiveTooLarge if ``size`` more bytes exceed the bounds."""
+        """Raise ArchiveTooLarge if ``size`` more bytes would exceed the bounds, or do not fit on the disk."""
         if self._bounds.used + size > self._largest:
             raise ArchiveTooLarge(
                 f"{self._archive} is refused: it unpacks to more than {file_size(self._largest)}. If you trust the job "

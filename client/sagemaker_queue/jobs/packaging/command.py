@@ -39,8 +39,9 @@ _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
-_DATED_TAGS = ("not_before", "start_by", "start_by_action")  # of no use to a later job
-# {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. As in run.py.
+_DATED_TAGS = ("not_before", "start_by", "start_by_action")  # a resubmission leaves these times out
+# {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. run.py has the
+# same pattern.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
 # The entry point compares run.py with the digest in the request, and runs exactly the compared bytes. The local cloud
@@ -292,7 +293,7 @@ def packed_job(
 
 
 def tags_with_options(options: JobKeywords, option_text: Callable[[str], str]) -> dict[str, str]:
-    """Return the tags of a job: those of its options, and the tags that are given as such.
+    """Return the tags of a job: the tags that job options set, and the tags that the option ``tag`` names.
 
     Raises InvalidOption if a tag contradicts an option. ``option_text`` returns an option as the user writes it.
     """
@@ -330,10 +331,9 @@ def resubmission(
 ) -> Json:
     """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder.
 
-    ``tags`` replace the request's tags of the same keys.
-
-    The name of the folder contains ``from_step``, so that requests that begin with different steps are different.
-    Times in tags (``not_before``, ``start_by``) were meant for the old job, and are left out.
+    ``tags`` replace the request's tags of the same keys. The name of the new folder contains ``from_step``, so that
+    resubmissions from different steps have different requests. Times in tags (``not_before``, ``start_by``) were meant
+    for the old job, and are left out.
     """
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
@@ -367,7 +367,7 @@ def _link(path: str, address: S3Address, mode: str, storage: S3Storage) -> DataL
 
 
 def _sibling_folder(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
-    """Return the folder with the old job's name in it replaced by the new name, or else with the new name appended."""
+    """Return the folder with the new name in place of the old job's name, or appended if the old name is missing."""
     key, old = folder.key.rstrip("/"), request["TrainingJobName"]
     parts = [name if part == old else part for part in key.split("/")]
     return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")

@@ -36,7 +36,7 @@ class Copier:
         self._source = source
         self._target = target
         self._before_streaming = before_streaming
-        self._copying = [target] if source is target else [target, source]  # identities that S3 has not refused
+        self._copying = [target] if source is target else [target, source]  # credentials that S3 has not refused yet
 
     def has_arrived(self, stored: Stored, there: Stored) -> bool:
         """Return whether the object ``there`` at the target is known to have the content of the source's object."""
@@ -44,7 +44,7 @@ class Copier:
             return False
         if stored.etag == there.etag:
             return True
-        # The ETag differs if S3 encrypts with a KMS key, or if the part size differs.
+        # The same content has another ETag if S3 encrypts with a KMS key, or if the part size differs.
         metadata = self._target.properties(there.address).get("Metadata", {})
         return bool(metadata.get(SOURCE_ETAG) == stored.etag)
 
@@ -65,7 +65,10 @@ class Copier:
         self._stream(stored, address, parts, progress)
 
     def _parts_of(self, stored: Stored) -> int | None:
-        """Return the part size in bytes that gives the copy its source's ETag, if known; None: copy in one piece."""
+        """Return the part size in bytes for a copy; None: copy in one piece.
+
+        If the part size of the source is known, the copy gets the same part size, and so the same ETag.
+        """
         _, _, count = stored.etag.partition("-")
         if not count and stored.size <= LARGEST_COPY:
             return None

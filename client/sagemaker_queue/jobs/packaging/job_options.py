@@ -1,4 +1,4 @@
-"""The table of job options, from which the options of ``smq submit``, the keywords in Python and messages are made.
+"""The table of job options: it defines the options of ``smq submit``, the keywords in Python, and parts of messages.
 
 The rows of the table are read from annotations. So this module has no ``from __future__ import annotations``, which
 would turn annotations into texts. The annotations must be valid in Python 3.9.
@@ -25,7 +25,7 @@ _TEN_YEARS = 10 * 365 * 86_400  # seconds
 
 @dataclass(frozen=True)
 class JobOption:
-    """An option of ``smq``. The name of the option's row in JOB_OPTIONS is the keyword in Python."""
+    """An option of ``smq``; its key in JOB_OPTIONS is the keyword in Python."""
 
     usage: str  # the names, then the value's name, in brackets if optional; messages about requests use the first name
     help: str
@@ -38,7 +38,7 @@ class JobOption:
     completion: Optional[Literal["files", "instance_types", "job_names", "projects"]] = None
     field: Optional[str] = None  # the field of the request; messages may leave out the parts in brackets
     tag: Optional[str] = None  # the scheduling tag that carries the value
-    tag_text: Callable[[Any], Optional[str]] = str  # converts the keyword's value to the tag's; None: no tag
+    tag_text: Callable[[Any], Optional[str]] = str  # converts the keyword's value to the tag's text; None: no tag
 
     @property
     def names(self) -> list[str]:
@@ -107,7 +107,7 @@ def _gpus(text: str) -> float:
 
 
 def _later(time: Union[str, datetime]) -> str:
-    """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` is in two hours. Raises InvalidOption."""
+    """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` means two hours from now. Raises InvalidOption."""
     if isinstance(time, str) and re.fullmatch(r"[1-9][0-9]{0,8}[smhd]", time.strip()):
         time = datetime.now(timezone.utc) + timedelta(seconds=min(seconds(time), _TEN_YEARS))
     try:
@@ -146,7 +146,7 @@ def _dependencies_tag(jobs: Union[str, Iterable[str]]) -> Optional[str]:
 
 
 def _retry_rule(text: str) -> str:
-    """Return rules of the tag ``retry_on``, in which an action is one word, else raise InvalidOption."""
+    """Return rules as the text of the tag ``retry_on``: ``retry free`` becomes one word. Raises InvalidOption."""
     rules = " ".join(text.replace("retry free", "retry-free").split())
     if not rules:
         raise InvalidOption(
@@ -160,7 +160,7 @@ def _retry_tag(rules: Union[str, Iterable[str]]) -> Optional[str]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE; NAME alone takes its value from the environment. Raises InvalidOption."""
+    """Parse NAME=VALUE; NAME without = gets its value from the environment. Raises InvalidOption."""
     name, equals, value = text.partition("=")
     if not name:
         raise InvalidOption(f"{text!r} has no name: it must look like NAME=VALUE.")
@@ -404,7 +404,7 @@ class JobKeywords(TypedDict, total=False):
             tag_text=_start_by,
         ),
     ]
-    """Time by which the job is to have started, as for ``not_before``; see ``start_by_action``."""
+    """Time by which the job should have started, in a form of ``not_before``; see ``start_by_action``."""
     start_by_action: Annotated[
         "str",
         _right(
@@ -437,7 +437,7 @@ class JobKeywords(TypedDict, total=False):
             tag="max_preemptions",
         ),
     ]
-    """How often the job may be stopped to make room. After that, it uses only its project's quota, and stays."""
+    """How often the job may be stopped to make room. Then the job uses only its project's quota, and is not stopped."""
     role: Annotated[
         "str", _right("--role ARN", "ARN of the job's execution role (default: the profile's)", field="RoleArn")
     ]

@@ -1,7 +1,7 @@
 """Recognise files with keys and passwords, which are not packed with a job's code unless the user allows it.
 
 Files are recognised by the names that common tools give them, and by content where a name is ambiguous. The check finds
-forgotten files. The check does not prove that no secret is left. Files that a job does not need belong in .smqignore.
+forgotten files, but can miss a secret. Files that a job does not need belong in .smqignore.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ class SecretFiles:
         self._allowed = GitIgnoreSpec.from_lines(allowed)
 
     def has(self, path: Path, relative: str, *, is_folder: bool = False) -> bool:
-        """Return whether the file, or the whole folder, at this path in the working folder is not packed."""
+        """Return whether a file or folder may have secrets, and so is not packed.
+
+        ``relative`` is the path below the working folder. A folder is recognised only by its name.
+        """
         relative = f"{relative}/" if is_folder else relative
         if self._allowed.match_file(relative):
             return False

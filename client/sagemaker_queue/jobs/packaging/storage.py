@@ -34,7 +34,7 @@ Progress = Callable[[int], None]
 
 _FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
-_PART, _MOST_PARTS = 8 << 20, 10_000  # boto3's default part size of an upload in bytes, and S3's limit on its parts
+_PART, _MOST_PARTS = 8 << 20, 10_000  # boto3's default part size in bytes, and S3's limit on the parts of one upload
 LARGEST_COPY = 5 << 30
 """The largest object, in bytes, that S3 uploads or copies in one piece."""
 _IN_MEMORY = 256 << 20  # maximum bytes of an upload's parts that wait in memory to be sent
@@ -57,9 +57,10 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig | None) -> boto3.Session:
-    """Return a session with a profile's credentials, in the queue's region; None: the credentials that boto3 finds.
+    """Return a session with the credentials of ``config.aws_profile``, in the queue's region.
 
-    Raises ConfigError if there is no such profile.
+    Without ``config``, the session has the credentials and the region that boto3 finds. Raises ConfigError if the AWS
+    profile cannot be used.
     """
     if config is None:
         try:
@@ -119,7 +120,7 @@ class S3Storage:
             return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
 
     def is_file(self, address: S3Address) -> bool:
-        """Return whether the address is known to be an object; without permission to look, return False."""
+        """Return whether there is an object with exactly this key; False also after an error, such as denied access."""
         try:
             return self.has(address)
         except StorageError:
@@ -321,8 +322,8 @@ class S3Storage:
 def same_content(file: Path, stored: Stored) -> bool:
     """Return whether an object has the ETag that boto3 would give to an upload of the file.
 
-    The result is also False if the ETag proves nothing. This is the case if S3 encrypts the object with a KMS key, or
-    if another program uploaded it with another part size.
+    An ETag proves nothing if S3 encrypts the object with a KMS key, or if another program uploaded the object with
+    another part size. The result is then False.
     """
     if file.stat().st_size != stored.size:
         return False

@@ -82,7 +82,7 @@ def check_placeholders(
     """Return whether there are placeholders. ``option`` is the option with the values, for messages.
 
     Raises InvalidOption for a placeholder without a value, or a value without a placeholder. With ``may_have_none``,
-    values without any placeholder are accepted.
+    a command and environment without any placeholder are accepted.
     """
     placeholders = {found[2] for text in (*command, *env.values()) for found in _PLACEHOLDER.finditer(text) if found[2]}
     if unknown := sorted(placeholders - set(names)):
@@ -118,7 +118,7 @@ def _filled(text: str, values: Values) -> str:
 
 
 def _slug(group: str, values: Values) -> str:
-    """Return names and values for a job's name; omit the name of a single grid if the group's name ends in it."""
+    """Return names and values for a job's name; omit the name of a single grid that already ends the group's name."""
     is_named = len(values) == 1 and group.rpartition("-")[2] in values
     parts = (value if is_named else f"{name}-{value}" for name, value in values.items())
     return "-".join(re.sub(r"[^A-Za-z0-9-]+", "-", part) for part in parts).strip("-")

@@ -96,7 +96,10 @@ def _reasons(reason: Reason | None) -> tuple[str, ...]:
 
 
 def _when(expected: Expectation | None, *, missing: bool = False) -> list[Section]:
-    """Return when a job is expected to start. ``missing`` says that the first estimate is not made yet."""
+    """Return the section about the expected start; empty without an estimate.
+
+    ``missing``: the job will get an estimate, but the queue has not made the first one yet.
+    """
     message = expected.message if expected else NOT_ESTIMATED if missing else None
     return [Section("Expected start", (message,))] if message else []
 
@@ -108,8 +111,8 @@ def _eviction(eviction: Eviction) -> str:
 def _names(jobs: tuple[str, ...], named: int | None = None) -> tuple[str, ...]:
     """Return the jobs as one line.
 
-    ``named`` is the number of jobs at which the queue truncates its list. A truncated list does not tell how many jobs
-    follow.
+    ``named`` is the number of jobs at which the queue truncates the list. For a truncated list, the number of further
+    jobs is unknown.
     """
     if not jobs:
         return ()

@@ -11,7 +11,7 @@ from sagemaker_queue.presentation.tables.usage_tables import TOTAL
 from sagemaker_queue.workflows.usage.failure_sums import GPU, FailureSum
 
 FAIL = "fail"
-BUILT_IN = "built-in"  # the beginning of the rule if the built-in action of the class applies
+BUILT_IN = "built-in"  # the text with which a rule begins if no rule matches and the class's built-in action applies
 SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
 LATEST_NAMES = 3  # training jobs that are shown for each GPU
 LATER_RULES = (
@@ -21,7 +21,7 @@ LATER_RULES = (
 
 
 def shown_failure(job: JobDetail) -> JobFailure | None:
-    """Return the failure that the page about a job shows: none for a job that has completed."""
+    """Return the failure to show for a job; None for a completed job, even if an earlier attempt has failed."""
     return None if job.state == "completed" else job.failure
 
 
@@ -77,9 +77,9 @@ def check_sections(job: JobDetail, failure: JobFailure) -> list[Section]:
 
 
 def failure_rows(by: str, parts: Mapping[str, FailureSum], total: FailureSum) -> tuple[list[str], list[list[object]]]:
-    """Return headers, and a row for each part and one for the total.
+    """Return headers, a row for each part, and a row for the total.
 
-    The last column has the most common class, or the latest training jobs of a GPU.
+    The last column has the most common class; by GPU, the latest training jobs; by class, there is no such column.
     """
     rows: list[list[object]] = []
     last = {"class": [], GPU: ["Latest Training Jobs"]}.get(by, ["Most Common"])

@@ -90,7 +90,10 @@ def headline(status: QueueStatus) -> str:
 
 
 def pool_headers(status: QueueStatus) -> list[str]:
-    """Return the headers of the pools. Region and account have columns if they are not always the queue's."""
+    """Return the headers of the table of pools.
+
+    The column Region is present only if a pool is in another region than the queue; the same applies to Account.
+    """
     sites = [title for title, has in zip(("Region", "Account"), _sites(status)) if has]
     return ["Pool", "Instance Type", *sites, *_FIGURES]
 
@@ -103,24 +106,24 @@ def pool_row(pool: PoolStatus, status: QueueStatus) -> list[object]:
 
 
 def _sites(status: QueueStatus) -> tuple[bool, bool]:
-    """Return whether a pool is in another region, and whether one is in another account, than the queue."""
+    """Return whether any pool is in another region than the queue, and whether any pool is in another account."""
     return any(pool.region for pool in status.pools), any(pool.account for pool in status.pools)
 
 
 def site_text(region: str | None, account: str | None) -> str:
-    """Return a region and an account for people; empty if both are the queue's."""
+    """Return a region and an account as text for users. None stands for the queue's own, and is left out."""
     return ", ".join(part for part in (region, account and f"account {account}") if part)
 
 
 def drain_text(drain: PoolDrain) -> str:
-    """Return a sentence about a drain: since when, by whom and why."""
+    """Return a clause about a drain: its start, the user who drained the pool, and the reason."""
     since = "drained since" if drain.in_force else "drained from"
     why = f": {drain.reason}" if drain.reason else ""
     return f"{since} {moment(drain.at)} UTC by {short_owner(drain.by)}{why}"
 
 
 def drain_sentence(answer: DrainAnswer) -> str:
-    """Return from when on a pool is drained, and how many jobs the drain stops or lets run to their ends."""
+    """Return a sentence about a drain: its start if in the future, and how many jobs stop or run to their ends."""
     drain = answer.drain
     now = drain is None or drain.in_force
     begins = f"{answer.pool} is drained"
@@ -130,7 +133,10 @@ def drain_sentence(answer: DrainAnswer) -> str:
 
 
 def drain_effects(stopping: int, staying: int, *, now: bool) -> list[str]:
-    """Return a clause each about the jobs that a drain stops, now or later, and that run to their ends, if any."""
+    """Return a clause about the jobs that a drain stops, and a clause about the jobs that run to their ends.
+
+    A clause about 0 jobs is left out. ``now``: the drain is in force; otherwise the jobs are stopped later.
+    """
     effects = []
     if stopping:
         is_one, when = stopping == 1, "" if now else "at that time "

@@ -51,9 +51,9 @@ def _elapsed(job: JobSummary) -> str:
 
 
 def _waited(job: JobSummary) -> str:
-    """Return how long a waiting job has been in its state, or how long another job waited for its first attempt.
+    """Return the time that a waiting job has been in its state, or that another job waited for its first attempt.
 
-    The text is empty once a second attempt has started, because the first start is then unknown.
+    The text is empty for jobs with several attempts, because the start of the first attempt is then unknown.
     """
     if job.waits:
         return age(job.state_since)
@@ -110,7 +110,10 @@ _BRIEF_REASONS = {
 
 
 def brief_reason(job: JobSummary) -> str | None:
-    """Return the reason why a job waits or has failed: a few words for common ones, the whole sentence for others."""
+    """Return the reason why a job waits or has failed, in a few words if possible.
+
+    The reason is the class of a failure, a few words for a common reason, else the whole sentence.
+    """
     if job.state == "failed" and job.failure_class:
         return job.failure_class
     return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
@@ -137,7 +140,7 @@ def reason_with_class(job: JobSummary) -> str:
 
 
 def _unsaved(began: datetime) -> str:
-    """Return what a preemption would cost a job that has saved nothing since this time."""
+    """Return a text about the work that a preemption would lose; ``began`` is the launch of the unsaved attempt."""
     return f"no checkpoint in the {in_words(since(began))} of this attempt, which a preemption would lose"
 
 
@@ -220,7 +223,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
 
 
 def limit_facts(job: JobSummary) -> dict[str, object]:
-    """Return the facts about a job's deadlines, its limit of preemptions and its hangs, as in ``job_facts``."""
+    """Return the facts about a job's deadlines, limits and hangs by title; None for facts that are not shown."""
     return {
         "Not before": moment(job.not_before),
         "Start by": _start_by(job),
@@ -235,7 +238,7 @@ def limit_facts(job: JobSummary) -> dict[str, object]:
 
 
 def _start_by(job: JobSummary) -> str | None:
-    """Return by when a job is to start, what happens then, and whether it is expected to be late."""
+    """Return the deadline for a job's start, the action at the deadline, and whether the job is expected to be late."""
     if job.start_by is None:
         return None
     actions = {"cancel": "is stopped", "next_pool": "may run in the further pools of its project"}
@@ -250,18 +253,21 @@ def _start_by(job: JobSummary) -> str | None:
 
 
 def attempt_headers(job: JobDetail) -> list[str]:
-    """Return the headers of ``attempt_rows``. Region and account have columns if they are not always the queue's."""
+    """Return the headers of ``attempt_rows``.
+
+    The column Region is present only if an attempt was in another region than the queue; the same applies to Account.
+    """
     sites = [title for title, has in zip(("Region", "Account"), _sites(job)) if has]
     return ["No.", "Training Job", *sites, *(["Instances"] if job.sizes else []), "Started", "Ended", "Ran", "Outcome"]
 
 
 def _sites(job: JobDetail) -> tuple[bool, bool]:
-    """Return whether an attempt was in another region, and whether one was in another account."""
+    """Return whether any attempt was in another region than the queue, and whether any was in another account."""
     return any(run.region for run in job.attempts), any(run.account for run in job.attempts)
 
 
 def attempt_rows(job: JobDetail) -> list[list[object]]:
-    """Return a row for each attempt; region and account are empty where they are the queue's."""
+    """Return a row for each attempt. An empty cell of region or account stands for the queue's own."""
     has_region, has_account = _sites(job)
     return [
         [
@@ -305,7 +311,7 @@ def _starts(job: JobSummary) -> str | None:
 
 
 def _stage(job: JobSummary) -> str:
-    """Return what SageMaker does for a running job before and after it trains, with its duration; else empty text."""
+    """Return SageMaker's step before or after the training of a running job, with its duration; else empty text."""
     sentence = stage_sentence(job)
     if sentence is None:
         return ""
@@ -342,7 +348,8 @@ def _output(job: JobDetail) -> str | None:
     launched = [run for run in job.attempts if run.training_job_name]
     if not folder or not launched:
         return folder
-    # The policy names the project's bucket in the other region; this page does not read the policy.
+    # The policy names the project's bucket in the other region. This page does not read the policy, so it cannot give
+    # the address.
     there = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
     return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{there}"
 

@@ -1,1 +1,1 @@
-"""Output of ``smq`` for users: tables, pages, the live screen, progress."""
+"""Output of ``smq`` for users: tables, pages, one-line results and the live screen."""

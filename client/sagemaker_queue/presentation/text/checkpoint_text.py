@@ -17,13 +17,13 @@ RESUMES = "resumes from it"
 
 
 def checkpoints_page(listed: JobCheckpoints, width: int | None) -> str:
-    """Return a table of a job's checkpoints, and a line about the other files in its checkpoint folder."""
+    """Return a table of a job's checkpoints, a line with the totals, and a line about other files in the folder."""
     lines = [checkpoints_table(listed.checkpoints, width)] if listed.checkpoints else []
     return "\n".join([*lines, *checkpoint_totals(listed)])
 
 
 def checkpoint_totals(listed: JobCheckpoints) -> list[str]:
-    """Return a line about the number and size of a job's checkpoints, and one about other files if there are any."""
+    """Return a line about the number and size of a job's checkpoints, and a line about other files if there are any."""
     size = file_size(sum(one.size for one in listed))
     known = (
         f"{amount(len(listed), 'checkpoint')}, {size}" if listed.checkpoints else "No checkpoint with a known layout"
@@ -45,7 +45,7 @@ def checkpoints_table(checkpoints: Sequence[Checkpoint], width: int | None) -> s
 
 
 def checkpoint_rows(checkpoints: Sequence[Checkpoint]) -> list[list[object]]:
-    """Return the rows of such a table."""
+    """Return a row for each checkpoint, below ``HEADERS``."""
     return [
         [
             "-" if one.step is None else str(one.step),

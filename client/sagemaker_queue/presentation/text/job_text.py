@@ -33,16 +33,16 @@ ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
-# The columns that are omitted, in this order, until the table fits its terminal.
+# The columns that are omitted, in this order, until the table fits the terminal.
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
-# Least width, in characters, at which reasons are whole sentences. On narrower terminals, reasons are brief, because
-# cut sentences look alike.
+# The minimum width in characters at which reasons are whole sentences. On narrower terminals, reasons are a few words,
+# because sentences would be cut and then look alike.
 _ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
 def on_a_terminal(jobs: Iterable[JobSummary]) -> tuple[str, ...]:
-    """Return the columns on a terminal if the user has named none, with the project if there are several."""
+    """Return the default columns on a terminal, with the project if the jobs belong to several projects."""
     if len({job.project for job in jobs} - {None}) < 2:
         return ON_A_TERMINAL
     job, *others = ON_A_TERMINAL
@@ -56,7 +56,7 @@ def jobs_table(
     *,
     compact: bool = False,
 ) -> str:
-    """Return the jobs as a table of the named columns, in their order, cut to the width as far as possible.
+    """Return the jobs as a table of ``columns``, in that order, cut to the width as far as possible.
 
     Names are cut only in a ``compact`` table, in the middle.
     """

@@ -9,9 +9,9 @@ from os.path import commonprefix
 from sagemaker_queue.jobs.formatting import LONGEST_CELL, clean, cut
 
 LEAST_CELL = 10
-LEAST_WIDTH = 40  # the width to which sentences are wrapped on narrower terminals
+LEAST_WIDTH = 40  # the minimum width of wrapped sentences, also on narrower terminals
 _GAP = "  "  # between two columns
-_HEADER_PADDING = 2  # tabulate makes a column this much wider than its header
+_HEADER_PADDING = 2  # characters by which tabulate makes a column wider than its header
 
 
 def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:
@@ -54,7 +54,7 @@ def table(
 
     Long text in the column ``wrapped`` takes several lines. If the table is wider than ``width``, the widest columns
     are cut down to LEAST_CELL. The columns ``whole`` are not cut, and the columns ``middle`` are cut in the middle. A
-    ``compact`` table has no line below its headers, and no more space than it needs.
+    ``compact`` table has no line below the headers, and no padding.
     """
     from tabulate import tabulate  # noqa: PLC0415  # slow to import
 
@@ -98,8 +98,8 @@ def columns_that_fit(
 ) -> list[int]:
     """Return the indices of the columns that fit into a compact table of that width.
 
-    The columns ``leave_out`` are omitted, in their order, until the other columns fit. Text counts as LEAST_CELL wide
-    at most, because text can be cut.
+    The columns ``leave_out`` are omitted, in that order, until the other columns fit. Cells with text count as at most
+    LEAST_CELL wide, because text can be cut.
     """
     least = [
         max(

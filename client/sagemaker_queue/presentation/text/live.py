@@ -15,7 +15,7 @@ KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())
 
 
 class LiveScreen:
-    """The screen with its keys. ``curses.wrapper`` runs a screen, and restores the terminal also after an error."""
+    """The screen and its keys. Use it within ``curses.wrapper``, which restores the terminal even after an error."""
 
     def __init__(self, window: curses.window, poller: Poller[QueueStatus], view: TopView) -> None:
         self._window = window

@@ -11,8 +11,8 @@ from api_contract.preview import ChangedWait, PreviewAnswer, ProjectPreview, Uns
 from sagemaker_queue.jobs.formatting import amount, clean, duration
 from sagemaker_queue.presentation.text.layout import folded, table
 
-NAMED, NAMED_BRIEFLY = 6, 3  # maximum numbers of jobs in a sentence
-LISTED, LISTED_BRIEFLY = 4, 2  # maximum numbers of lines for jobs of one kind of change
+NAMED, NAMED_BRIEFLY = 6, 3  # maximum number of jobs in a sentence, of the full and of the brief preview
+LISTED, LISTED_BRIEFLY = 4, 2  # maximum number of lines for one kind of change, in the full and in the brief preview
 PROJECTS = 6  # maximum number of rows of the table
 
 _NOTHING = "Nothing of note would change."
@@ -30,7 +30,7 @@ def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
 
 
 def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
-    """Return the same as ``preview_page`` in a few lines."""
+    """Return the preview in a few lines: fewer jobs than in ``preview_page``, and no table of projects."""
     preview, span = _each_job_once(preview), _span(preview)
     parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
     parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [_no_change(preview)]
@@ -38,7 +38,7 @@ def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
 
 
 def _each_job_once(preview: PreviewAnswer) -> PreviewAnswer:
-    """Return the preview with one statement for each job: a job that can never start is not listed twice."""
+    """Return the preview with each job in only one of the lists ``unstartable``, ``later`` and ``kept_waiting``."""
     never = {job.job for job in preview.unstartable}
     later = tuple(wait for wait in preview.later if wait.job not in never)
     said = never | {wait.job for wait in later}
@@ -69,7 +69,7 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
 
 
 def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
-    """Return a sentence for each reason why jobs could never start, with the names of these jobs."""
+    """Return a sentence for each reason why jobs could never start, with the names of the jobs."""
     why: dict[str, list[str]] = {}
     for job in jobs:
         why.setdefault(job.reason.message if job.reason else "", []).append(job.job)
@@ -137,7 +137,7 @@ def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
 
 
 def _names(names: Sequence[str], count: int, named: int) -> str:
-    """Return the first ``named`` names, and how many of ``count`` are left."""
+    """Return the first ``named`` names, and the number of further names; ``count`` is the number of all names."""
     shown = [str(clean(name)) for name in names[:named]]
     left = count - len(shown)
     return f"{', '.join(shown)} and {left} more" if left > 0 else ", ".join(shown)

@@ -12,10 +12,10 @@ _LEAST_REASON = 20  # characters; a reason that would be cut to fewer characters
 
 
 def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
-    """Return the state, the position and the reason to wait of a submitted job, cut to a width, and the next command.
+    """Return a line with the state, position and reason of a submitted job, cut to a width, and the next command.
 
-    ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
-    users copy them. The position is shortened or omitted if the line then fits.
+    ``following`` replaces the usual next command of a live job. Names and the next command are never cut, because users
+    copy them. The position is shortened or omitted if the line then fits.
     """
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"

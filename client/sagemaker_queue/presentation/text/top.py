@@ -24,9 +24,9 @@ from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
-NARROW = 100  # characters; on narrower terminals, the jobs' table has fewer columns, and pools have no bars
+NARROW = 100  # characters; on narrower terminals, the table of jobs has fewer columns, and pools have no bars
 BAR = 20  # characters
-LEAST_LINES = 4  # least number of lines of a table: a blank line, headers, a row, and the number of further rows
+LEAST_LINES = 4  # minimum number of lines of a table: a blank line, headers, a row, and the number of further rows
 _NARROW_COLUMNS = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
 _WIDE_COLUMNS = (
     "job",
@@ -132,7 +132,7 @@ def _bar(pool: PoolStatus) -> str:
 
 
 def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
-    """Return the table of projects. If not all fit, projects that use slots or have waiting jobs come first."""
+    """Return the table of projects. If not all rows fit, projects with used slots or waiting jobs come first."""
     rows = [
         (sharer, row) for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)
     ]

@@ -69,8 +69,8 @@ _TABLES = ("data", "env", "request")
 def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, str] | None = None) -> JobDefaults:
     """Parse the settings of a profile's table.
 
-    Role, image and instance type default to environment variables. Raises ConfigError, which begins with ``where``, for
-    an invalid setting.
+    Role, image and instance type default to environment variables. Raises ConfigError for an invalid setting; the
+    message begins with ``where``.
     """
     environ = os.environ if environ is None else environ
     found = {name: table[name] for name in SETTINGS if name in table}
@@ -105,6 +105,6 @@ def seconds(text: str) -> int:
 
 
 def time_text(time: int) -> str:
-    """Return a number of seconds as text that ``seconds`` parses, in the largest unit without a rest: ``12h``."""
+    """Return seconds as text that ``seconds`` parses, in the largest unit with a whole number, such as ``12h``."""
     unit = next(unit for unit in reversed(_UNITS) if time % _UNITS[unit] == 0)
     return f"{time // _UNITS[unit]}{'' if unit == 's' else unit}"

@@ -48,7 +48,7 @@ NOTICE_SETTINGS = [field.name for field in fields(NoticeSettings)]
 
 
 def parse_notices(table: Mapping[str, Any], where: str) -> NoticeSettings:
-    """Parse the settings of a profile's table. Raises ConfigError, which begins with ``where``."""
+    """Parse the settings of a profile's table. Raises ConfigError, with a message that begins with ``where``."""
     found = {name: table[name] for name in NOTICE_SETTINGS if name in table}
     for name, value in found.items():
         if not isinstance(value, str):
@@ -62,7 +62,10 @@ def parse_notices(table: Mapping[str, Any], where: str) -> NoticeSettings:
 
 
 def parse_filter(on: str | None, after: str | None) -> NoticeFilter:
-    """Parse the kinds of notices and the shortest wait of a start; None: the default. Raises InvalidOption."""
+    """Parse the kinds of notices, and the shortest wait after which a start is reported; None: the default.
+
+    Raises InvalidOption.
+    """
     kinds = NOTICE_KINDS if on is None else tuple(word.strip() for word in on.split(","))
     for kind in kinds:
         if kind not in NOTICE_KINDS:

@@ -1,4 +1,4 @@
-"""Polling of the queue by a client that follows jobs: short pauses after a change, longer ones later.
+"""Polling of the queue by a client that follows jobs: short pauses after a change, and longer pauses later.
 
 Each request has a cost (docs/developers/benchmarks.md), and most requests find no change. So pauses are short in the
 minute after a change, and grow afterwards. A client that waits for a job begins with even shorter pauses, because a job
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from api_contract.models import QueueStatus
 
 FIRST_SECONDS = 1.0  # the first pause after a change, for a client that waits for a job
-FIRST_GROWTH = 1.5  # factor by which these pauses grow up to the shortest pause of other clients
+FIRST_GROWTH = 1.5  # factor by which each such pause grows, up to the usual pause
 POLL_SECONDS = 5.0  # seconds between two requests in the first minute after a change
-OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
-GROWTH = 1.25  # factor by which each later pause grows
+OFTEN_SECONDS = 60.0  # time after a change in which pauses are at most the usual pause
+GROWTH = 1.25  # factor by which each pause grows after that time
 LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer or the user wants a longer one
-# The maximum random extension of a pause, as a fraction of the pause. Clients that began together thus spread out.
+# The maximum random extension of a pause, as a fraction of the pause, so that clients do not poll at the same time.
 JITTER = 0.25
 
 
@@ -55,7 +55,8 @@ class PollingPace:
     def observe(self, state: object, ask_again_after: float | None = None) -> None:
         """Return to short pauses if the state differs from the last state.
 
-        ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests; None: no suggestion.
+        ``ask_again_after`` is the pause in seconds that the queue's answer suggests; pauses may grow up to this value.
+        None: no suggestion.
         """
         self._hint = ask_again_after or 0.0
         if state != self._seen:
@@ -90,7 +91,7 @@ class PollingPace:
 
 
 def first_pause(poll: float) -> float:
-    """Return the first pause of a client that waits for a job: FIRST_SECONDS, or the pause that the user has set."""
+    """Return a waiting client's first pause in seconds: FIRST_SECONDS if ``poll`` is the default, else ``poll``."""
     return FIRST_SECONDS if poll == POLL_SECONDS else poll
 
 

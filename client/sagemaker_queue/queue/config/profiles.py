@@ -70,7 +70,7 @@ class ProfileFile:
         self._save()
 
     def merge(self, profile: str, settings: Mapping[str, Any]) -> None:
-        """Set several settings of a profile at once; data links that the profile has besides remain.
+        """Set several settings of a profile at once. Data links that ``settings`` does not name are kept.
 
         Raises ConfigError, and leaves the file unchanged, if the file would become invalid.
         """

@@ -1,6 +1,6 @@
 """Find the queue's address in the arguments, the environment or the profile file.
 
-The first of these that names a queue decides:
+The first of these sources that names a queue is used:
 
 1. an argument: an address (``url``), or the name of a profile;
 2. the environment: ``SAGEMAKER_QUEUE_URL``, then ``SAGEMAKER_QUEUE_PROFILE``;
@@ -12,7 +12,7 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the file that 
 
     [profiles.research]
     url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
-    api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
+    api_id = "a1b2c3d4e5"     # only with a VPC endpoint's address
     region = "us-east-1"      # optional
     aws_profile = "research"  # optional: the AWS profile with the credentials that sign
     account = "123456789012"  # optional: the account that owns the buckets, where STS is not reachable
@@ -57,7 +57,7 @@ ACCOUNT_PROFILES_VARIABLE = "SAGEMAKER_QUEUE_ACCOUNT_PROFILES"
 """AWS profiles for other accounts in which jobs run, such as `222222222222=lab`. Default: the profile's setting."""
 ANY_ACCOUNT = "any"
 _ACCOUNT = re.compile("[0-9]{12}")
-_ANY_URL = "https://any.example"  # stands for the address of a profile without one
+_ANY_URL = "https://any.example"  # a valid address, with which profiles without an address are checked
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class QueueConfig:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
-            # Parsers of URLs disagree about these characters: a part is the host for one parser, and the path for
-            # another parser.
+            # Parsers of URLs disagree about these characters: the same text can be the host for one parser, and the
+            # path for another parser.
             usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False
@@ -175,11 +175,12 @@ def find_config(
     region: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> QueueConfig:
-    """Return the configuration of the queue that the arguments, the environment or the profile file name.
+    """Return the configuration of the queue named by the arguments, the environment or the profile file.
 
-    An ``api_id`` or ``region`` given here overrides the profile's. ``SAGEMAKER_QUEUE_API_ID`` applies only to an
-    address that is given directly, never to a profile. Raises ConfigError, with a remedy, if no queue is named or a
-    setting is invalid. ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides the profile's setting.
+    The arguments ``api_id`` and ``region`` override the profile's, as ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides
+    ``account_profiles``. ``SAGEMAKER_QUEUE_API_ID`` applies only to an address in ``url`` or the environment, never to
+    a profile. A named profile without an address gets the environment's address. Raises ConfigError, with a remedy, if
+    no queue is named or a setting is invalid.
     """
     environ = os.environ if environ is None else environ
     if url and profile:
@@ -195,7 +196,7 @@ def find_config(
 
 
 def _with_account_profiles(config: QueueConfig, environ: Mapping[str, str]) -> QueueConfig:
-    """Return the configuration with the environment's profiles of accounts, if there are any."""
+    """Return the configuration with the value of SAGEMAKER_QUEUE_ACCOUNT_PROFILES, if the variable is set."""
     named = environ.get(ACCOUNT_PROFILES_VARIABLE)
     if not named:
         return config
@@ -210,7 +211,8 @@ def find_defaults(
 ) -> JobDefaults:
     """Return the defaults of jobs in the profile that ``find_config`` would choose.
 
-    If the queue is given by its address, there is no profile, and the defaults are empty.
+    With ``url``, no profile applies. With an address in the environment, the default profile applies only if that
+    profile has no address. Without a profile, the environment variables of role, image and instance type still apply.
     """
     environ = os.environ if environ is None else environ
     return parse_defaults(*_chosen_table(url, profile, environ), environ)
@@ -230,7 +232,7 @@ def profile_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def check_profiles(document: Mapping[str, object], path: Path) -> None:
-    """Raise ConfigError for the first invalid setting in the content of a profile file; a profile may have no url."""
+    """Raise ConfigError for the first invalid setting in the content of a profile file. A missing url is valid."""
     for name, table in _profiles_of(document, path).items():
         where = f"{path}: profile {name!r}"
         _parse_queue(table, where, _ANY_URL)
@@ -250,7 +252,8 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages.
 
-    If the environment has the queue's address, only a profile without an address is chosen.
+    If the environment has the queue's address, a profile with an address is not chosen, because the profile belongs to
+    another queue. A profile named by ``profile`` is always chosen.
     """
     if url:
         return {}, ""
@@ -263,14 +266,14 @@ def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, st
 
 
 def _has_default(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment or the profile file names a default profile."""
+    """Return whether the environment or the profile file names a default profile that exists."""
     path = profile_file(environ)
     named = environ.get(PROFILE_VARIABLE) or read_profiles(path, must_exist=False).get("default")
     return named in _profiles_of(read_profiles(path, must_exist=False), path)
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of a profile, or of the default profile, and its name for messages."""
+    """Return the table of the profile ``name`` (None: the default profile), and the profile's name for messages."""
     path = profile_file(environ)
     document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
     profiles = _profiles_of(document, path)
@@ -307,7 +310,7 @@ def _check_table(table: object, where: str) -> None:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
     for key, value in table.items():
-        # Otherwise a misspelt api_id would cause API Gateway's "Forbidden", which does not name the reason.
+        # Without this check, a misspelt api_id would cause API Gateway's "Forbidden", which does not name the reason.
         if key not in known:
             raise ConfigError(f"{where} has an unknown setting {key!r}; known settings: {', '.join(known)}.")
         if key in QUEUE_SETTINGS and not isinstance(value, str):

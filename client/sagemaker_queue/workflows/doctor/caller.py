@@ -22,7 +22,10 @@ _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 
 
 def check_credentials(config: QueueConfig | None = None) -> tuple[Finding, boto3.Session | None]:
-    """Find credentials, and get their identity from STS. Return no session if no credentials can sign a request."""
+    """Find credentials, and get their identity from STS.
+
+    The session is None if the credentials are missing or expired, cannot be loaded, or are refused by STS.
+    """
     try:
         session = boto3.Session(profile_name=config.aws_profile if config else None)
         found = session.get_credentials()
@@ -52,7 +55,7 @@ def _region(config: QueueConfig | None, session: boto3.Session) -> str:
 
 
 def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, Identity | None]:
-    """Ask the queue for the caller's identity. Return None as the identity if the queue does not answer the request."""
+    """Read the caller's identity from the queue. The identity is None if the request to the queue fails."""
     try:
         queue = QueueClient(config, boto_session=session, tries=2, timeout_seconds=(SECONDS, 30.0))
         identity = queue.whoami()

@@ -26,7 +26,7 @@ _AS_IT_IS = "An address looks like https://<api-id>.execute-api.<region>.amazona
 def check_configuration(
     url: str | None, profile: str | None, environ: Mapping[str, str] | None = None
 ) -> tuple[Finding, QueueConfig | None]:
-    """Find the configured queue. Return no configuration if a request to its address cannot succeed."""
+    """Find the configured queue. The configuration is None if no queue is set, or if the address cannot be right."""
     environ = os.environ if environ is None else environ
     try:
         config = find_config(url=url, profile=profile, environ=environ)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OK, WARNED, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
-NOT_CHECKED = "Not checked, because the step"  # the beginning of the message of a step that depends on another one
+NOT_CHECKED = "Not checked, because the step"  # the beginning of a message about a step that depends on a failed one
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sagemaker_queue.workflows.doctor.network import SECONDS
 
 ROLE, BUCKET = "role", "bucket"
 _PROBE = "sagemaker-queue/doctor"  # the key of an object that does not exist
-_WRONG_DIGEST = "AAAAAAAAAAAAAAAAAAAAAA=="  # the MD5 of no content that is sent here
+_WRONG_DIGEST = "AAAAAAAAAAAAAAAAAAAAAA=="  # an MD5 that differs from the MD5 of the sent content
 _ONE_QUESTION = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
 
 
@@ -45,7 +45,7 @@ def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.
 def _is_missing(session: boto3.Session, role: str) -> bool:
     """Return whether IAM says that the role does not exist.
 
-    Return False without an answer: most people may not ask IAM, and many networks cannot reach IAM.
+    Return False without an answer: most users have no access to IAM, and many networks cannot reach IAM.
     """
     try:
         session.client("iam", region_name=session.region_name or "us-east-1", config=_ONE_QUESTION).get_role(
@@ -100,9 +100,9 @@ def _head(s3: Any, bucket: str) -> Mapping[str, Any]:
 
 
 def _missing_rights(s3: Any, bucket: str) -> list[str]:
-    """Return which of the rights to read and write objects S3 refuses. Nothing is stored.
+    """Return the missing rights to read and write objects, such as ``s3:PutObject``. Nothing is stored.
 
-    S3 checks the right to write before it compares the digest, and the digest of this request is wrong.
+    The request to write has a wrong digest: S3 checks the right first, and then refuses the content.
     """
     missing = []
     requests: tuple[tuple[str, Callable[[], object]], ...] = (

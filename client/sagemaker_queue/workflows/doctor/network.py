@@ -40,7 +40,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Return the host for requests to a URL, with regard to the proxies of the environment."""
+        """Return the host that requests to a URL are sent to: a proxy of the environment, or else the URL's host."""
         target = urlsplit(url)
         proxy = select_proxy(url, get_environ_proxies(url))
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else target
@@ -97,7 +97,8 @@ def check_connection(address: Address) -> Finding:
         with socket.create_connection((address.host, address.port), SECONDS) as connection:
             if not address.tls:
                 return ok(CONNECTION, f"{where} answers.")
-            # This context has the system's certificates only; requests (`check_clock`) also reads REQUESTS_CA_BUNDLE.
+            # This context has only the system's certificates. The library requests also reads REQUESTS_CA_BUNDLE
+            # (`check_clock`).
             with ssl.create_default_context().wrap_socket(connection, server_hostname=address.host) as tls:
                 return ok(CONNECTION, f"{where} answers, by {tls.version()}.")
     except ssl.SSLCertVerificationError as error:

@@ -63,8 +63,8 @@ class Follower:
 
     ``logs`` reads the attempts in the queue's region and account. For attempts elsewhere, clients are created.
 
-    ``lines`` selects log lines, and possibly a single attempt. The queue is polled at the pace of ``config.pace``,
-    with pauses of at least ``poll`` seconds. While the job runs, its log is read about every ``poll`` seconds.
+    ``lines`` selects log lines, and possibly a single attempt. The queue is polled at the pace of ``config.pace``;
+    ``poll`` is the usual pause in seconds. While the job runs, its log is read about every ``poll`` seconds.
     ``pause`` sleeps for a number of seconds.
     """
 

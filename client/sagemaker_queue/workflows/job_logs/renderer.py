@@ -115,7 +115,7 @@ def _put(stream: TextIO, text: str) -> None:
 def render_events(
     events: Iterable[JobEvent], renderer: JobLogRenderer, timeout: float | None = None
 ) -> JobDetail | None:
-    """Show the events until the first one after ``timeout`` seconds, and return the job's latest description.
+    """Show events, at most up to the first event after ``timeout`` seconds; return the job's latest description.
 
     Ctrl-C ends the display. The job continues, and a note says how to cancel it.
     """

@@ -33,7 +33,7 @@ def message_for(address: str) -> tuple[str, Callable[[str], Body]]:
     for known, make in _KINDS.items():
         if host == known or host.endswith(f".{known}"):
             if make is _discord:
-                # At /slack and /github, Discord accepts other formats, which cannot disable mentions.
+                # At /slack and /github, Discord accepts formats that cannot disable mentions. So remove this part.
                 address = parts._replace(path=re.sub("/(slack|github)/?$", "", parts.path)).geturl()
             return address, make
     return address, _unknown

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from api_contract.models import JobDetail, JobSummary, Transition
     from sagemaker_queue.queue.client import QueueClient
 
-TOGETHER = 3  # jobs of one owner that fail with the same class between two polls give one notice
+TOGETHER = 3  # this many failures of one owner and one class between two polls give one notice
 _NAMED = 5  # maximum number of names in such a notice
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
@@ -36,18 +36,18 @@ class Notice:
 
 @dataclass(frozen=True)
 class _Known:
-    """The part of a live job that gives notices when it changes."""
+    """The state of a live job at the latest poll; a change of this state gives notices."""
 
     since: datetime  # time of the latest known transition
-    lasting: frozenset[tuple[str, datetime]] = frozenset()  # see _lasting; also those that are over
+    lasting: frozenset[tuple[str, datetime]] = frozenset()  # results of _lasting, including conditions that have ended
 
 
 class JobWatch:
     """A watch over the selected jobs of a queue.
 
     Changes before the first call of ``look`` give no notice. Each later change that the filter accepts gives one
-    notice. A transition between two calls is not missed, because the queue keeps a history of each job. A lasting
-    condition, such as a missed start, gives one notice, also if it ends and comes back.
+    notice. Transitions between two calls count too, because the queue keeps a history of each job. A lasting condition,
+    such as a missed start, gives one notice, even if it disappears and returns with the same time.
     """
 
     def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
@@ -96,7 +96,7 @@ class JobWatch:
         return ended
 
     def _news(self, name: str, known: _Known) -> tuple[list[Notice], _Known]:
-        """Return the notices about a job after ``known``, and what is known of it now."""
+        """Return the notices about a job's changes since ``known``, and the job's state now."""
         try:
             job = self._queue.job(name)
         except NotFound:  # the job finished long ago, and the queue has forgotten it
@@ -106,7 +106,7 @@ class JobWatch:
 
 
 def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> Iterable[Notice]:
-    """Yield the notices for the lasting conditions of a live job that are not known."""
+    """Yield a notice for each lasting condition of a live job that is not in ``known``."""
     for kind, begin in sorted(_lasting(job) - known):
         if not job.finished:
             text = notices.notice(job.job, job.owner, job.project, _LASTING_NEWS[kind](job, begin))
@@ -114,7 +114,7 @@ def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> 
 
 
 def _lasting(job: JobSummary) -> frozenset[tuple[str, datetime]]:
-    """Return the lasting conditions of a job, each with a time that tells it from an earlier one of the same kind."""
+    """Return a job's lasting conditions as (kind, time); the time distinguishes repeated conditions of one kind."""
     begins = {
         "late": job.start_by if job.start_missed else None,
         "unsaved": job.unsaved_since,
@@ -145,7 +145,7 @@ _LASTING_NEWS: Mapping[str, Callable[[JobDetail, datetime], str]] = {
 
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
-    """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
+    """Yield notices of a job's transitions after ``known``; a start counts only after a wait of ``waited`` seconds."""
     began: datetime | None = None  # start of the latest wait
     ran = False
     before = ""  # the state before a transition
@@ -162,7 +162,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             ran, began = True, None
         if _is_retry(one):
             kind, news = "hardware", _returned_gpu(job) if one is retries[-1] else ""
-        elif one.state == "preempted" and before not in WAITING:  # else the job waited already, and was changed
+        elif one.state == "preempted" and before not in WAITING:  # otherwise the job only changed while it waited
             news = _interruption(one.cause)
         elif one.state in FINISHED:
             kind = "failed" if one.state == "failed" else "finished"
@@ -183,13 +183,13 @@ def _is_retry(one: Transition) -> bool:
 
 
 def _returned_gpu(job: JobDetail) -> str:
-    """Return the news that a job is tried again after a failure of a GPU that has failed before; empty if it is not."""
+    """Return the news that a job is retried after a repeated failure of a GPU; empty for other retries."""
     returned = not job.finished and job.failure is not None and job.failure.returned_gpus
     return notices.gpu_returned(_remedy(job)) if returned else ""
 
 
 def together(found: Sequence[Notice]) -> list[Notice]:
-    """Return one notice for at least TOGETHER jobs of one owner that failed with the same class, and other notices."""
+    """Combine the notices of at least TOGETHER jobs of one owner that failed with one class; keep other notices."""
     sets: dict[tuple[str | None, str], list[Notice]] = {}
     for notice in found:
         if notice.failure_class:

@@ -56,7 +56,7 @@ class MarkedOutput:
         self.status: int | None = None  # exit status of the command; None: unknown, or not ended yet
 
     def feed(self, block: bytes) -> bytes:
-        """Add a block of the plugin's output; return the part that is certainly the command's."""
+        """Add a block of the plugin's output; return the part that is certainly output of the command."""
         self._rest += block
         if not self._inside:
             before, found, after = self._rest.partition(self._command.begin)

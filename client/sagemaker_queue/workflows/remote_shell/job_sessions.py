@@ -1,7 +1,7 @@
 """Open a shell or another session in a job: wait until the container of its present attempt can be entered.
 
-If the request did not ask for remote debugging, the queue enables it in the running attempt. The SSM agent in the
-container then connects to Session Manager.
+If the request does not enable remote debugging, the queue enables remote debugging in the running attempt. The SSM
+agent in the container then connects to Session Manager.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Step = Union[JobDetail, str, Session]
 
 
 class JobSessions:
-    """A factory of sessions in one job, one after the other, which also finds out how the latest session ended."""
+    """The sessions in one job, opened one after the other, and the job's state after the latest session."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue
@@ -62,7 +62,7 @@ class JobSessions:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
         Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
-        session can ever be opened in the job. Enables remote debugging in the attempt if its request did not.
+        session can ever be opened in the job. Enables remote debugging in the attempt if the request did not.
         """
         while True:
             found = yield from self._look(what, wait)
@@ -100,7 +100,7 @@ class JobSessions:
         return False
 
     def _is_enabled(self, job: JobDetail, target: SessionTarget, described: dict[str, Any]) -> bool:
-        """Return whether the attempt has remote debugging: by its request, or since it runs."""
+        """Return whether remote debugging is enabled in the attempt, by the request or later during the attempt."""
         configurations = (job.request.get("RemoteDebugConfig") or {}, described.get("RemoteDebugConfig") or {})
         return self._enabled == target.training_job or any(it.get("EnableRemoteDebug") for it in configurations)
 
@@ -112,8 +112,8 @@ class JobSessions:
         try:
             self._queue.enable_remote_debug(target.job)
         except Conflict:
-            # The attempt may have ended, or may not train yet: the next look shows it. Without the right to describe
-            # training jobs, only time can tell.
+            # The attempt may have ended, or may not train yet: the next poll shows the state. Without the right to
+            # describe training jobs, the state is unknown, so the wait has a limit.
             self._check_patience(target, "SageMaker has not permitted to enable remote debugging in it.")
             yield f"{target.job} runs, and a shell cannot be enabled yet"
             return
@@ -124,7 +124,7 @@ class JobSessions:
         )
 
     def _check_patience(self, target: SessionTarget, what: str) -> None:
-        """Raise QueueError, with the usual causes, if the container has been waited for too long."""
+        """Raise QueueError, with the usual causes, more than CONNECT_SECONDS after the first call for an attempt."""
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:
@@ -142,7 +142,10 @@ class JobSessions:
             return {}
 
     def is_attempt_running(self) -> bool:
-        """Return whether the attempt of the latest session runs or is being stopped; True if the state is unknown."""
+        """Return whether the attempt of the latest session runs or is being stopped; True if the state is unknown.
+
+        Also update ``stop_cause``.
+        """
         try:
             job = self._queue.job(self.name)
         except (QueueError, ClientError, BotoCoreError):
@@ -151,9 +154,9 @@ class JobSessions:
         return _same(present(job), self._target)
 
     def state_after_session(self) -> tuple[JobDetail, Attempt]:
-        """Return the job and the latest session's attempt, once it is known whether the attempt has ended.
+        """Wait until the queue knows whether the latest session's attempt has ended; return the job and the attempt.
 
-        A session ends together with its container; the queue gets the end of the attempt a little later.
+        A session ends together with its container; the queue records the end of the attempt a little later.
         """
         assert self._target is not None
         while True:

@@ -60,7 +60,7 @@ class Plugin:
 def find_plugin(environ: Mapping[str, str] | None = None) -> Plugin:
     """Return the plugin of this machine.
 
-    Raises ConfigError, with the installation guide's address, without a plugin.
+    Raises ConfigError, with the address of the installation guide, if there is no plugin or the plugin cannot be run.
     """
     environ = os.environ if environ is None else environ
     named = environ.get(VARIABLE)

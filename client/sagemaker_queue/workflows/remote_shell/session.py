@@ -111,7 +111,7 @@ class SessionOpener:
 
 
 def _terminate(ssm: Any, session_id: str) -> None:
-    with suppress(ClientError, BotoCoreError):  # without this call, the session ends after a timeout
+    with suppress(ClientError, BotoCoreError):  # if the call fails, the session ends after a timeout
         ssm.terminate_session(SessionId=session_id)
 
 

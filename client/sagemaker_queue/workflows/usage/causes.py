@@ -21,13 +21,13 @@ class Cause(str, Enum):
     PROVISIONING = "provisioning"
     """SageMaker provided the instances: from the launch to their arrival, or to the end if they never arrived."""
     PREEMPTION = "preemption"
-    """Work that a preemption, requeue or drain has lost: since the newest checkpoint that the queue has seen, as far as
-    known."""
+    """Work since the newest checkpoint that the queue has seen, if a preemption, requeue or drain lost this work; 0 if
+    the loss is unknown."""
     FAILURE = "failure"
-    """Work of a failed attempt since the newest checkpoint that the queue has seen; without a known checkpoint, the
-    whole attempt."""
+    """Work of a failed attempt since the newest checkpoint that the queue has seen; if the loss is unknown, all time in
+    which the attempt ran."""
     HUNG = "hung"
-    """The end of the attempt, in which it hung."""
+    """The time at the end of the attempt in which the attempt hung."""
     IDLE = "idle"
     """Other time in which the attempt's GPUs did nothing."""
 
@@ -51,7 +51,7 @@ def held_milliseconds(attempt: PastAttempt) -> int:
 def divided(attempt: PastAttempt) -> dict[Cause, int]:
     """Return the milliseconds of each cause; unknown causes are left out.
 
-    The sum is ``held_milliseconds``. Time that has two causes counts for the first: hung, lost, idle.
+    The sum is ``held_milliseconds``. Time with two causes counts for the first of hung, lost and idle.
     """
     ran = _milliseconds(attempt.ran_seconds)
     left = ran
@@ -67,7 +67,7 @@ def divided(attempt: PastAttempt) -> dict[Cause, int]:
         take(Cause.HUNG, _milliseconds(attempt.hung_seconds))
         hung = parts[Cause.HUNG]
     lost = None if attempt.lost_seconds is None else _milliseconds(attempt.lost_seconds)
-    # The hang is at the end of the attempt, and so is the lost work.
+    # The hang and the lost work are both at the end of the attempt, so the lost work contains the hang.
     take(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in INTERRUPTED else 0)
     take(Cause.FAILURE, (ran if lost is None else lost) - hung if attempt.outcome == "failed" else 0)
     if attempt.idle_seconds is not None:

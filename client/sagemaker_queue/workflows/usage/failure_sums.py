@@ -1,4 +1,4 @@
-"""Sum up the failed attempts of a time by class, project, owner or instance type."""
+"""Sum up the failed attempts of a period by class, project, owner, instance type or GPU."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ FAILURE_KEYS: Mapping[str, Callable[[PastAttempt], Sequence[str | None]]] = {
     "instance-type": lambda attempt: ["+".join(sorted(attempt.instances))],
     GPU: lambda attempt: attempt.gpu_uuids,
 }
-"""The keys by which failed attempts can be summed up, each with the parts in which an attempt counts.
+"""The keys by which failed attempts can be summed up, each with a function that returns an attempt's values.
 
-An attempt has the GPUs that the log of a hardware failure names; other attempts have none, and do not count.
+An attempt counts once for each value. The key ``gpu`` has the GPUs that the log of a hardware failure names; attempts
+without such GPUs do not count.
 """
 
 
@@ -74,7 +75,7 @@ class FailureSum:
 
 
 def has_failed(attempt: PastAttempt) -> bool:
-    """Return whether an attempt has failed, for whatever cause."""
+    """Return whether an attempt failed. An attempt with a failure class counts, whatever its outcome is."""
     return attempt.outcome == "failed" or attempt.failure_class is not None
 
 

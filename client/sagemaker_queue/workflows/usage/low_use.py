@@ -24,14 +24,14 @@ class LowUse:
 
 
 class LowUseAttempts:
-    """The attempts with the most unused GPU-hours, collected while others read the same history."""
+    """The attempts with the most unused GPU-hours, collected while the caller reads the history for another purpose."""
 
     def __init__(self) -> None:
         self._found: list[tuple[float, int, LowUse]] = []
         self._count = 0
 
     def watching(self, attempts: Iterable[PastAttempt]) -> Iterator[PastAttempt]:
-        """Yield the attempts unchanged, and remember those that used little."""
+        """Yield the attempts unchanged, and remember the attempts that used little."""
         for attempt in attempts:
             self._add(attempt)
             yield attempt

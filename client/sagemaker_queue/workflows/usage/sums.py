@@ -101,7 +101,7 @@ class Usage:
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += divided(attempt)[Cause.PREEMPTION] / 1000 * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        # A shared instance has a utilization, and not its members; so a carrier counts here.
+        # The utilization is measured for a shared instance, not for its members. So the carrier counts here.
         if attempt.gpu_mean_percent is not None:
             measured = running * (attempt.gpus or 0)
             self.measured_gpus += measured

@@ -1,1 +1,1 @@
-"""The commands ``smq history`` and ``smq usage`` about finished attempts."""
+"""The commands about finished attempts: ``smq history``, ``smq usage`` and ``smq failures``."""

@@ -1,4 +1,4 @@
-"""``smq failures``: sum up failed attempts; and show which rule chooses the action after a job's failure."""
+"""``smq failures``: sum up failed attempts, or show the rule that chooses the action after a job's failure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _csv(by: str, parts: dict[str, FailureSum]) -> str:
 
 
 def _names(by: str, part: FailureSum) -> dict[str, object]:
-    """Return the training jobs of a GPU, which a case with AWS Support needs."""
+    """Return the training jobs in which a GPU failed, for a case with AWS Support; empty unless ``by`` is ``gpu``."""
     return {"training_jobs": " ".join(part.names)} if by == GPU else {}
 
 
@@ -83,7 +83,7 @@ def _names(by: str, part: FailureSum) -> dict[str, object]:
 @json_flag("print JSON")
 @with_queue
 def failures_check(queue: QueueClient, name: str, as_json: bool) -> int:
-    """Print which rule chose the action after a job's failure, and which rule would choose it now."""
+    """Print the rule that chose the action after a job's failure, and the rule that would choose the action now."""
     job = queue.job(name)
     if job.failure is None:
         raise NotFound(f"No attempt of {job.job} has failed, or an earlier version of the queue recorded it.")

@@ -39,7 +39,7 @@ class Period(JobConditions):
 def period_arguments(since: str, *, by_name: bool = True) -> Decorator:
     """Add the parameter ``period`` to a command.
 
-    ``since`` is the default of --since, such as 7d. ``by_name`` means that names of jobs can be given as arguments.
+    ``since`` is the default of --since, such as 7d. With ``by_name``, the command accepts names of jobs as arguments.
     """
     read = checked(moment_of)
     given = [field.name for field in fields(Period) if by_name or field.name != "names"]

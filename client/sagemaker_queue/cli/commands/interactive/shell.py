@@ -147,7 +147,7 @@ def _opened(
 
 
 def _liveness(sessions: JobSessions) -> Callable[[], bool]:
-    """Return a function that checks whether the attempt is alive, and prints once why the attempt is being stopped.
+    """Return a function that checks whether the attempt is alive, and prints the cause of a stop once.
 
     The terminal may be in raw mode, so lines end with a carriage return and a line feed.
     """
@@ -168,9 +168,9 @@ def _liveness(sessions: JobSessions) -> Callable[[], bool]:
 def _session_end(
     job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
 ) -> int:
-    """Print a note after a session whose job still runs, unless a command's exit code is known.
+    """Print a note after a session while the job still runs, and return the exit code.
 
-    Return the exit code.
+    After a command with a known exit code, print nothing.
     """
     if _is_command(what):
         if status is None:
@@ -185,7 +185,7 @@ def _session_end(
 
 
 def _ending(job: JobDetail, attempt: Attempt) -> str:
-    """Return a sentence on how an attempt ended and on the job's position in the queue."""
+    """Return a text about the end of an attempt, with the cause, and about the job's position if the job waits."""
     from api_contract.models import INTERRUPTED  # noqa: PLC0415
 
     causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]

@@ -30,7 +30,7 @@ LONGEST_WEEKS = 52
 
 
 def _within(least: float, most: float, kind: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of numbers within these bounds."""
+    """Return a parser of numbers from ``least`` to ``most``; ``kind`` is int or float."""
 
     def read(text: str) -> T:
         try:
@@ -45,7 +45,7 @@ def _within(least: float, most: float, kind: Callable[[str], T]) -> Callable[[st
 
 
 def _renaming(text: str) -> tuple[str, str]:
-    """Parse the two names of a project in OLD=NEW."""
+    """Parse OLD=NEW, the old and the new name of a project. Raises InvalidOption."""
     old, is_given, new = text.rpartition("=")
     if not (old and is_given and new):
         raise InvalidOption(f"must be OLD=NEW, two names of projects, not {text!r}")
@@ -126,7 +126,7 @@ def policy_advise(  # noqa: PLR0913
     from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page  # noqa: PLC0415
 
     if apply_to:
-        read_document(apply_to, sys.stdin)  # a file that cannot be used is an error before the simulations
+        read_document(apply_to, sys.stdin)  # report an unusable file before the simulations, which take minutes
     applied = queue.policy()
     with ProgressLine(raw(sys.stderr)) as line:
         trace = read_history(queue, weeks, lambda count: line.show(f"Reading the history: {count:,} attempts"))

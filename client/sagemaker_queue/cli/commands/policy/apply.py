@@ -81,10 +81,10 @@ def policy_rollback(queue: QueueClient, version: int, force: bool, yes: bool) ->
 
 
 def _refused(applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool) -> int | None:
-    """Print the difference and a preview; return None if the document is to be applied, else the exit code.
+    """Print the difference and a preview; return None if the document should be applied, else the exit code.
 
-    A document that is equal to the policy in force is not applied. On a terminal, unless ``yes``, the user is asked,
-    but not about a policy that the queue would refuse. Raises InvalidRequest if the document is invalid.
+    A document equal to the policy in force is not applied. On a terminal without ``yes``, the user confirms the change;
+    a policy that the queue would refuse is then not applied. Raises InvalidRequest if the document is invalid.
     """
     difference = policy_difference(applied, document, name)
     if not difference:

@@ -30,7 +30,7 @@ _QUEUE_FACTS = "MaxCapacity and live jobs"
 @policy_file
 @flag("--offline", help="do not ask the queue")
 def policy_check(file: str, offline: bool) -> int:
-    """Print each fault of a policy, and which checks were made."""
+    """Print each fault of a policy, and the checks that were made."""
     document = read_document(file, sys.stdin)
     found = examine(document, offline=offline)
     here = sys.version_info >= REQUIRED_PYTHON
@@ -52,16 +52,16 @@ def policy_check(file: str, offline: bool) -> int:
 
 @dataclass(frozen=True)
 class Examination:
-    """The faults of a policy, and which checks were made."""
+    """The faults of a policy, and the checks that were made."""
 
     faults: list[str]
-    incomplete: bool  # more faults may appear after these are corrected
+    incomplete: bool  # these faults prevented further checks, so more faults may appear after a correction
     not_asked: str | None  # the reason why the queue was not asked
     version: int | None  # the queue's present version of the policy
 
 
 def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
-    """Check a policy by the rules, if this Python is new enough, and by the queue, unless ``offline``."""
+    """Check a policy by the rules on this machine if this Python is new enough, and by the queue unless ``offline``."""
     faults, incomplete = _faults_by_the_rules(document)
     not_asked = "--offline" if offline else None
     version = None
@@ -98,7 +98,10 @@ def _content(document: dict[str, Any]) -> str:
 
 
 def _checked(here: bool, not_asked: str | None, version: int | None) -> str:
-    """Return a sentence on which checks were made."""
+    """Return a sentence about the checks that were made.
+
+    ``here``: the rules were checked on this machine. ``not_asked`` and ``version`` are as in Examination.
+    """
     if not_asked:
         return (
             f"Checked: syntax and rules (on this machine). Not checked: {_QUEUE_FACTS}, because no queue was asked "

@@ -1,4 +1,4 @@
-"""``smq policy preview``: print what a policy would change; functions for other commands with previews."""
+"""``smq policy preview``: print the changes that a policy would make; functions for other commands with previews."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def policy_diff(queue: QueueClient, file: str) -> int:
         applied, document = queue.policy(), read_document(file, sys.stdin)
         difference = policy_difference(applied, document, file)
     except QueueError as error:
-        return max(print_error(error), USAGE)  # exit code 1 would mean that file and policy differ
+        return max(print_error(error), USAGE)  # not 1, which means that file and policy differ
     if not difference:
         return SAME
     print(difference, flush=True)

@@ -1,1 +1,1 @@
-"""The commands ``smq wait`` and ``smq get``."""
+"""The commands ``smq wait``, ``smq get`` and ``smq checkpoints``."""

@@ -26,7 +26,7 @@ _LIST = "list"
 
 
 class CheckpointsGroup(Group):
-    """The command ``checkpoints``, in which the name of a job means the subcommand ``list``."""
+    """The command ``checkpoints``, which runs the subcommand ``list`` if its first argument is the name of a job."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the subcommand ``list`` before a job's name."""

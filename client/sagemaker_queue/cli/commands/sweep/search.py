@@ -205,8 +205,8 @@ def _plan(
     unnamed = replace(template, name=stem(template.command)).request()
     metric = [search.metric.name, search.metric.regex, search.maximize]
     described = [[name, repr(one)] for name, one in space.items()]
-    # The default name depends only on the command, its code, the job's options, the metric and the space. So the same
-    # call continues the search.
+    # The default name depends only on the command, its code, the job's options, the metric and the space. So a repeated
+    # command continues the search.
     identity = fingerprint(command, metric, described, unnamed)
     return StudyPlan(
         name=search.study or options.get("name") or f"{stem(template.command)}-{identity}",
@@ -251,7 +251,7 @@ def _watch(
         with errors_with_options(request):
             warnings = queue.submit(request, preflight=preflight).warnings
         for warning in warnings:
-            if warning not in warned:  # every trial gets the same warnings
+            if warning not in warned:  # all trials get the same warnings
                 print_warning(with_options(warning, request))
             warned.add(warning)
 
@@ -287,7 +287,7 @@ def _watch(
 
 
 def progress_renderer() -> JobLogRenderer:
-    """Return the writer of a search's progress, which goes to stderr with its own control sequences."""
+    """Return the renderer of a search's progress, which writes to stderr with control sequences."""
     from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
 
     return JobLogRenderer(raw(sys.stderr), raw(sys.stderr))
@@ -307,7 +307,7 @@ def _run(template: CommandJob, study: str, number: int, params: Mapping[str, Val
 
 
 def _variable(name: str) -> str:
-    """Return the environment variable of a hyperparameter, as in SageMaker's own images."""
+    """Return the name of the environment variable with a hyperparameter's value, as in SageMaker's own images."""
     return f"SM_HP_{name.upper()}"
 
 

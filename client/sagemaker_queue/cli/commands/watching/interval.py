@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sagemaker_queue.cli.parser import Decorator, option
 
-LEAST_SECONDS = 1.0  # the shortest interval, which limits the load of the queue
-TRIES = 2  # tries of one request: few, because the next poll repeats the request
+LEAST_SECONDS = 1.0  # the shortest interval, to limit the load on the queue
+TRIES = 2  # tries of one request; few are enough, because the next poll repeats the request
 
 
 def interval_option(seconds: float) -> Decorator:
-    """Return the option ``--interval`` with the default ``seconds``; shorter values become LEAST_SECONDS."""
+    """Return the option ``--interval`` with the default ``seconds``. Shorter values become LEAST_SECONDS."""
     return option(
         "--interval",
         metavar="SECONDS",

@@ -73,7 +73,7 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
 
 def _print_access(here: str, access: ServerAccess, handover: Handover | None) -> None:
     """Open the browser if there is a handover, and print the address and the token."""
-    # With a proxy there is no handover, and no browser is opened here: the address is for the proxy's users.
+    # Behind a proxy, there is no handover and no browser is opened here, because users open the proxy's address.
     opened = handover is not None and webbrowser.open(handover.page.as_uri())
     place = f"{(access.address or here).rstrip('/')}/"
     if opened:

@@ -11,7 +11,7 @@ is split (command, command_2, ...):
 - `places`: JSON of name -> path below /opt/ml/input/data, for each {data:NAME} of the command.
 - `source`: digest and size of the code.
 - `launcher` and `processes`: torchrun or mpirun, and its processes on each instance.
-- `idle_end`: set if there is no command. The job waits for shells, and ends after so many seconds without a shell.
+- `idle_end`: set if there is no command. The job waits for shells, and ends after this many seconds without a shell.
 """
 
 import fcntl
@@ -43,8 +43,8 @@ WORK = ML / "work"
 CANNOT_RUN = 127  # exit code, as in a shell
 NOT_AS_SUBMITTED = 125  # exit code
 BLOCK = 1 << 20  # bytes that are unzipped at once
-# After its workers have ended, torchrun raises a signal as an exception, and the log of a preempted job would end with
-# a traceback. Old versions of torchrun have no such exception.
+# After a signal, torchrun ends its workers and raises SignalException. This program catches the exception, so that the
+# log of a preempted job does not end with a traceback. Old versions of torchrun have no such exception.
 TORCHRUN = """import sys
 if sys.path[0] == "":
     del sys.path[0]  # as of torchrun itself: a types.py of the job is no part of torch
@@ -186,7 +186,7 @@ def main() -> int:
     else:
         code = steps.run(launch_command(job))
     if code and not steps.stopped:
-        # Before the command, the driver may not have initialised the GPUs; afterwards, a GPU may be lost.
+        # Combine both lists: before the command, GPUs may not be initialised yet; afterwards, a GPU may be lost.
         gpus |= gpu_uuids()
         if gpus:
             log(f"The GPUs of this instance: {' '.join(sorted(gpus))}")
@@ -255,8 +255,8 @@ def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
 def unpack(archive: "IO[bytes]", target: Path) -> None:
     """Write the files of an archive below a folder, and nowhere else. Raises CodeRefused.
 
-    Old versions of tarfile have no protection, and the protection of new versions had holes. So an archive that
-    ``smq submit`` would not create is refused before anything is written.
+    Old versions of tarfile also write outside the folder, and the protection of new versions had gaps. So an archive
+    that ``smq submit`` would not create is refused before anything is written.
     """
     try:
         with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
@@ -460,7 +460,7 @@ def has_shell() -> bool:
 
 
 def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
-    """Run mpirun on the first host once all other hosts run sshd. The others wait, and return mpirun's exit code."""
+    """Run mpirun on the first host once the other hosts run sshd. These hosts wait, and return mpirun's exit code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
     others: List[socket.socket] = []

@@ -22,7 +22,7 @@ from types import FrameType
 IMAGE_COMMANDS = ("start_with_right_hostname.sh", "train")  # the entry points of AWS's images
 RETRY_SECONDS = 5  # seconds between two searches for processes that handle SIGTERM
 CANNOT_RUN = 127  # exit code, as in a shell
-# After its workers have ended, torchrun raises a signal as an exception, and the log would end with a traceback.
+# After a signal, torchrun ends its workers and raises SignalException. The wrapper prevents a traceback in the log.
 TORCHRUN = """{interpreter}
 import runpy, sys
 sys.argv[0] = {path!r}
@@ -37,7 +37,7 @@ SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command, or the image's own command with these arguments; return its exit code."""
+    """Run the arguments as a command if the first is a program, else run the image's command; return the exit code."""
     command = arguments if shutil.which((arguments or [""])[0]) else image_command(arguments)
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, forward_sigterm)
@@ -69,7 +69,7 @@ def quieten_torchrun() -> None:
 
 
 def image_command(arguments: list[str]) -> list[str]:
-    """Return the command that the image runs without this program. Exits with a message if the image has none."""
+    """Return the command that the image would run without this program. Exits with a message if the image has none."""
     start, train = (shutil.which(name) for name in IMAGE_COMMANDS)
     if start:
         return ["bash", "-m", start, *(arguments or ["train"])]

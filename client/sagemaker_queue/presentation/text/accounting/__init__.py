@@ -1,1 +1,1 @@
-"""History, usage and budgets as text and JSON."""
+"""Finished attempts as text, and budgets as text and JSON."""

@@ -14,12 +14,12 @@ _HEADERS = [
     *("Submitted (UTC)", "Waited", "Provisioned", "Ran", _GPU_PERCENT, "Outcome"),
 ]
 _WHOLE = ("Job Name", "Submitted (UTC)")  # never cut
-# The columns that are omitted, in this order, until the table fits its terminal.
+# The columns that are omitted, in this order, until the table fits the terminal.
 _OMITTED_FIRST = ("Provisioned", "Pool", "Project", _GPU_PERCENT, "Owner", "Submitted (UTC)", "Attempt", "Waited")
 
 
 def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> str:
-    """Return a line for each attempt, with the utilization of GPUs if there is any."""
+    """Return a line for each attempt, with the utilization of GPUs if it was measured for any attempt."""
     found = list(attempts)
     measured = any(attempt.gpu_mean_percent is not None for attempt in found)
     rows = [
