@@ -25,9 +25,9 @@ FINISHED = frozenset({"completed", "failed", "stopped"})
 DrainedJobs = Literal["none", "preemptible", "all"]
 """The running jobs that a drain stops."""
 INTERRUPTED = ("preempted", "requeued", "drained", "hung")
-"""How attempts end that the queue stops, and whose jobs wait again."""
+"""Outcomes of attempts that the queue stops, so that their jobs wait again."""
 OUTCOMES = (*INTERRUPTED, "completed", "failed", "stopped")
-"""How attempts end."""
+"""All outcomes of attempts."""
 
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
 """The state of a job: pending, starting, running, stopping, preempted, completed, failed or stopped."""

@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 LONGEST_NOTICE = 500  # characters of a notice in an event
-LONGEST_REASON = 250  # characters of a reason that a remedy follows
+LONGEST_REASON = 250  # characters of a failure's reason if a remedy follows the reason
 _CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats treat <!channel> and similar texts as commands
 
 
 def started(waited: str, *, again: bool = False) -> str:
-    """Return the news of a start. ``waited`` is a duration, ``again`` whether the job has run before."""
+    """Return the news of a start. ``waited`` is a duration, and ``again`` says whether the job has run before."""
     return f"{'has started again' if again else 'has started'}, after {waited} in the queue"
 
 
 def preempted(claimant: str | None = None, cause: str = "") -> str:
     """Return the news of a preemption.
 
-    ``claimant`` is the job for which this job was preempted, ``cause`` the cause in the history; both may be unknown.
+    ``claimant`` is the job for which this job was preempted; None if unknown. ``cause`` is the cause in the history, or
+    empty.
     """
     makes_room = f" for {claimant}" if claimant else ""
     return f"was preempted{makes_room}, and continues from its checkpoint when it starts again" + _because(cause)
 
 
 def requeued(by: str, *, held: bool = False) -> str:
-    """Return the news that a user has stopped a job's attempt. ``by`` is the user's ARN, ``held`` says "on hold"."""
+    """Return the news that a user has stopped a job's attempt.
+
+    ``by`` is the user's ARN, and ``held`` says whether the user has also put the job on hold.
+    """
     when = "after it is released" if held else "when it starts again"
     return f"was {'put on hold' if held else 'requeued'} by {_person(by)}, and continues from its checkpoint {when}"
 
@@ -35,7 +39,11 @@ def drained(by: str) -> str:
 
 
 def unsaved(ran: str, *, has_folder: bool) -> str:
-    """Return the news that a preemptible job saves nothing. ``ran`` is the duration since the launch of its attempt."""
+    """Return the news that a preemptible job saves nothing.
+
+    ``ran`` is the duration since the launch of the attempt, and ``has_folder`` says whether the job has a checkpoint
+    folder.
+    """
     how = (
         "its script must write to the checkpoint folder ($SM_CHECKPOINT_DIR)"
         if has_folder
@@ -47,8 +55,8 @@ def unsaved(ran: str, *, has_folder: bool) -> str:
 def late(start_by: str, pools: Sequence[str] = (), *, no_further: bool = False) -> str:
     """Return the news that a job has not started in time.
 
-    ``pools`` are the pools that it may use now, if others. ``no_further`` says that the job asked for further pools,
-    and that its project has none.
+    ``pools`` are the further pools that the job may use from now on; empty if nothing changes. ``no_further`` says that
+    the job requested further pools, and that its project has none.
     """
     news = f"has not started by {start_by}"
     if no_further:
@@ -57,7 +65,7 @@ def late(start_by: str, pools: Sequence[str] = (), *, no_further: bool = False) 
 
 
 def gpu_returned(remedy: str) -> str:
-    """Return the news of a hardware failure of a GPU that has failed before. ``remedy`` names the GPU."""
+    """Return the news of another hardware failure of the same GPU. ``remedy`` names the GPU."""
     return f"had a hardware failure, and is tried again. {remedy}"
 
 
@@ -77,9 +85,9 @@ def finished(
 ) -> str:
     """Return the news of an end.
 
-    ``state`` is completed, failed or stopped, and ``took`` the duration since the submission. ``reason`` is empty if it
-    is unknown, and None if it is the program's output, which not all readers may see. ``failure_class`` and ``remedy``
-    are those of a failed job; None if the failure has no class.
+    ``state`` is completed, failed or stopped, and ``took`` is the duration since the submission. ``reason`` is empty if
+    unknown, and None if the reason is the program's output, which not all readers may see. ``failure_class`` and
+    ``remedy`` describe the failure of a failed job; ``failure_class`` is None if the failure has no class.
     """
     if state == "completed":
         return f"is completed, {took} after it was submitted"
@@ -110,9 +118,10 @@ def _because(reason: str) -> str:
 
 
 def notice(job: str, owner: str | None, project: str | None, news: str, longest: int | None = None) -> str:
-    """Return a notice, a sentence on one line of at most ``longest`` characters, with the job's owner (an ARN).
+    """Return a notice: a sentence about a job, on one line of at most ``longest`` characters (None: no limit).
 
-    The text may contain user input: remove unprintable characters and chat markup.
+    ``owner`` is an ARN, and ``news`` is the result of another function of this module. The text may contain user input:
+    remove unprintable characters and chat markup.
     """
     line = _one_line(f"{job} ({_person(owner or '')}, project {project}) {news}")
     sentence = _sentence(line)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 _DOCUMENTS = frozenset({"request", "policy"})
-"""Fields whose content is defined elsewhere, and is passed on unchanged."""
+"""Members with content that is defined outside this folder. The content is passed on unchanged."""
 
 
 class UnreadableError(ValueError):
@@ -70,9 +70,9 @@ def _without_nulls(value: Any) -> Any:
 
 
 def schema(**facts: Any) -> Meta:
-    """Return facts about a value for the documentation.
+    """Return facts about a value for the generated documentation, such as bounds.
 
-    Clients do not check these facts: a newer queue may answer otherwise.
+    Clients do not check the facts, because the answers of a newer queue may differ.
     """
     return Meta(extra_json_schema=facts)
 

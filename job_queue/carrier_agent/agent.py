@@ -17,8 +17,10 @@ from .processes import adopt_orphans, log, protect
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
-LOG_DELAY_POLLS = 2  # polling intervals after which CloudWatch Logs usually shows a new line, here the key's digest
-ALIVE_SECONDS = 15.0
+# Polling intervals between logging the key's digest and publishing the key. Usually, CloudWatch Logs shows the digest
+# by then.
+LOG_DELAY_POLLS = 2
+ALIVE_SECONDS = 15.0  # between two heartbeats
 
 
 class Agent:
@@ -35,7 +37,10 @@ class Agent:
         self._wake = threading.Event()
 
     def close(self, number: int = 0, frame: object = None) -> None:
-        """End the agent: all members stop and save their files. Also the handler of signals that stop the carrier."""
+        """Let `run` return, after all members have been stopped and have saved their files.
+
+        The method is also the handler of signals, hence the parameters.
+        """
         self._closing.set()
         self._wake.set()
 
@@ -73,7 +78,7 @@ class Agent:
                     return None
 
     def _poll_mailbox(self) -> None:
-        """Read the mailbox once. If a stop order is there before the assignment is read, the attempt does not begin."""
+        """Read the mailbox once. If a stop order arrives together with the assignment, the attempt does not begin."""
         for attempt, messages in sorted(self._mailbox.arrived().items()):
             with self._lock:
                 member = self._members.get(attempt)
@@ -128,9 +133,11 @@ class Agent:
         member.start()
 
     def _share_of_disk(self, tenths: int) -> int:
-        """Return the bytes that a member may have: the same share of the carrier's disk as of its GPUs.
+        """Return the bytes that a member may use: its share of the carrier's GPUs is also its share of the disk.
 
         A tenth of the disk is kept free.
+
+        :param tenths: tenths of GPUs of the member.
         """
         return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
 
@@ -144,9 +151,9 @@ class Agent:
             self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
 
     def _forget(self, member: Member) -> None:
-        """Remove a member whose end is reported. If the member's processes cannot be ended, close the carrier.
+        """Remove a member whose end is reported.
 
-        The GPUs of such a member never become free.
+        If the member's processes cannot be ended, also close the agent, because the member's GPUs never become free.
         """
         if member.stuck:
             log(CARRIER, f"[agent] processes of {member.attempt} cannot be ended: closing")

@@ -2,7 +2,7 @@
 
 A path is a tuple of names below an open directory. Each name is opened relative to the directory before it with
 O_NOFOLLOW. So a link that appears between two steps causes an error and is not followed. Only regular files are read.
-Other files (FIFOs, devices, sockets) are rejected before they are opened. If one of them replaces a regular file after
+Other files (FIFOs, devices, sockets) are rejected before they are opened. If such a file replaces a regular file after
 this check, O_NONBLOCK keeps the opening from blocking.
 """
 
@@ -35,7 +35,7 @@ class LimitExceeded(OSError):
 
 
 class Directory:
-    """An open directory. The descriptor is closed when the last thread that uses it has dropped it."""
+    """An open directory. The descriptor is closed when the object is no longer referenced by any thread."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -45,7 +45,7 @@ class Directory:
 
     @classmethod
     def at(cls, path: str) -> "Directory":
-        """Open a directory by its path. If the last name is a link, it is not followed."""
+        """Open a directory by its path; raise OSError if the last name is a link. Earlier links are followed."""
         return cls(os.open(path, _DIRECTORY))
 
     def below(self, parts: Parts, *, make: bool = False) -> "Directory":
@@ -106,7 +106,7 @@ def signature(status: os.stat_result) -> Tuple[int, int, int]:
 
 
 class Entry(NamedTuple):
-    """A name below a directory."""
+    """An entry below a directory. The status of a link is that of the link itself, not of the link's target."""
 
     parts: Parts
     status: os.stat_result
@@ -147,7 +147,8 @@ def walk(folder: Directory, most: int, deepest: int = DEEPEST) -> Iterator[Entry
 class Bounds:
     """A limit of the bytes that a step may handle.
 
-    Bytes are counted both as allocated and by apparent size, so a sparse file counts in full.
+    The limit applies to the sum of the apparent sizes and to the sum of the allocated bytes. So a sparse file counts
+    with its apparent size.
     """
 
     def __init__(self, most: int) -> None:
@@ -175,7 +176,7 @@ class Source(PosixPath):
 
     @classmethod
     def of(cls, file: OpenFile, tick: Callable[[], None], spare: int) -> "Source":
-        """Return a source that sends an open file.
+        """Return a path for an open file.
 
         :param tick: called before each block.
         :param spare: bytes by which the file may have grown since it was opened.
@@ -250,7 +251,7 @@ class Target(PosixPath):
         return target
 
     def with_name(self, name: str) -> "Target":
-        """Return this file, which has a temporary name already."""
+        """Return this file: `S3.download` requests a temporary name, and the file has a temporary name already."""
         return self
 
     def open(self, *arguments: Any, **options: Any) -> Any:
@@ -259,7 +260,7 @@ class Target(PosixPath):
         return _Writer(self)
 
     def replace(self, target: Any) -> Any:
-        """Keep the temporary name until `finish`."""
+        """Do nothing: the file keeps its temporary name until `finish`."""
         return self
 
     def finish(self) -> os.stat_result:
@@ -303,8 +304,8 @@ class _Writer:
 def remove(parent: Directory, name: str, check: Callable[[], None]) -> None:
     """Remove a file, or a folder and all its content, without following links and with few open directories.
 
-    Inner folders are moved to the top level before they are emptied, so that neither depth nor long paths are a
-    problem. Entries that cannot be removed stay.
+    Inner folders are moved to the top level before they are emptied. So deep trees and long paths can be removed.
+    Entries that cannot be removed stay.
 
     :param check: called for each entry; raises if the time is over.
     """
@@ -322,7 +323,7 @@ def remove(parent: Directory, name: str, check: Callable[[], None]) -> None:
 
 
 def _removed_some(root: Directory, folder: Directory, check: Callable[[], None]) -> bool:
-    """Remove some content of a folder, and return whether any entry was removed.
+    """Remove some entries of a folder, and return whether any entry left the folder.
 
     Files are removed. Folders are moved to the root; the folders of the root itself are emptied and removed.
     """

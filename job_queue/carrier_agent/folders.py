@@ -1,8 +1,8 @@
 """A member's own tree in place of /opt/ml, and the member's command and variables adapted to this tree.
 
 The members of a carrier cannot share one /opt/ml. So each member has a tree below the carrier's /opt/ml, and the
-member's SM_* variables name this tree. Words of the command and values of requested variables may begin with `/opt/ml`:
-that part is replaced by the path of the tree. Paths in the member's code are not replaced.
+member's SM_* variables name this tree. If a word of the command or the value of a requested variable begins with
+`/opt/ml`, the path of the tree replaces this beginning. Paths in the member's code are not replaced.
 """
 
 import json
@@ -47,7 +47,7 @@ class Folders:
 
     @property
     def opened(self) -> Directory:
-        """The open tree as it was made. A link that replaces the tree later is not followed."""
+        """The tree that `make` created, as an open directory. A link that replaces the tree later is not followed."""
         if self._opened is None:
             raise ValueError("the folders are not made")
         return self._opened
@@ -96,7 +96,10 @@ class Folders:
         return [self._relocated(str(word)) for word in words]
 
     def environment(self, inherited: Mapping[str, str]) -> Dict[str, str]:
-        """Return the member's variables except those for its GPUs. The request's variables replace all others."""
+        """Return the member's variables, without variables for GPUs. Variables of the request replace all others.
+
+        :param inherited: the carrier's variables.
+        """
         kept = {name: value for name, value in inherited.items() if not name.startswith(CARRIER_VARIABLES)}
         asked = {
             str(name): self._relocated(str(value)) for name, value in (self._request.get("Environment") or {}).items()
@@ -121,11 +124,11 @@ class Folders:
         return {**kept, **own, **channels, **asked}
 
     def used(self, most: int) -> int:
-        """Return the bytes on the disk; raise LimitExceeded if there are more than `most`, or too many files."""
+        """Return the tree's bytes on the disk; raise LimitExceeded for more than `most` bytes, or too many files."""
         return allocated(self.opened, most)
 
     def failed_with(self, count: int) -> str:
-        """Return the beginning of `output/failure`; an empty text if it is not a regular file."""
+        """Return the first `count` characters of `output/failure`; an empty text if there is no such regular file."""
         try:
             content = self.opened.open_file(self.parts(self.failure)).head(count * 4)
         except OSError:
@@ -137,7 +140,7 @@ class Folders:
         remove(self._members(), self.root.name, pace.check)
 
     def _members(self) -> Directory:
-        """Return the folder of all members' trees, as it was at the first call."""
+        """Return the folder of all members' trees, which the first call creates and opens."""
         if self._parent is None:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             self._parent = Directory.at(str(self.root.parent))

@@ -2,8 +2,8 @@
 
 A member with whole GPUs sees only its own (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
 memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
-framework can limit memory. JAX reads a variable with this limit. TensorFlow has no such variable, but reads one that
-makes it allocate memory only when needed. For PyTorch, the member's code has to pass SMQ_GPU_MEMORY_FRACTION on to
+framework can limit memory. JAX reads a variable with this limit. No variable limits TensorFlow, but a variable makes
+TensorFlow allocate memory only when needed. For PyTorch, the member's code has to pass SMQ_GPU_MEMORY_FRACTION on to
 torch.cuda.set_per_process_memory_fraction.
 """
 
@@ -36,7 +36,7 @@ class Gpus:
         self._mps: Dict[int, subprocess.Popen[bytes]] = {}
 
     def take(self, gpus: Sequence[int], tenths: int) -> None:
-        """Allocate GPUs, or tenths of one; raise GpuUnavailable without allocating any."""
+        """Allocate GPUs, or tenths of one GPU. If that is impossible, raise GpuUnavailable and allocate nothing."""
         if not gpus or len(set(gpus)) < len(gpus) or not 0 < tenths <= WHOLE or (tenths < WHOLE and len(gpus) > 1):
             raise GpuUnavailable("it is on one or several whole GPUs, or on a part of one")
         for gpu in gpus:
@@ -48,7 +48,7 @@ class Gpus:
             self._free[gpu] -= tenths
 
     def give_back(self, gpus: Sequence[int], tenths: int) -> None:
-        """Release GPUs, or tenths of one."""
+        """Release GPUs, or tenths of one GPU."""
         for gpu in gpus:
             self._free[gpu] += tenths
 
@@ -77,14 +77,14 @@ class Gpus:
         return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
 
     def close(self) -> None:
-        """End the MPS daemons by SIGTERM, then by SIGKILL: SIGTERM fails if a member has sent them SIGSTOP."""
+        """End the MPS daemons by SIGTERM, then by SIGKILL: a daemon does not react to SIGTERM after SIGSTOP."""
         for daemon in self._mps.values():
             daemon.terminate()
         for daemon in self._mps.values():
             _wait(daemon, ENDING_SECONDS)
 
     def _has_mps(self, gpu: int) -> bool:
-        """Return whether the MPS daemon of a GPU runs; the first call for a GPU starts it."""
+        """Return whether the MPS daemon of a GPU runs. The first call for a GPU starts the daemon."""
         if gpu not in self._mps:
             program = shutil.which(MPS)
             if program is None:
@@ -123,7 +123,7 @@ def _memory(gpu: int) -> int:
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
-    """Return the exit code of a process, which is killed after `seconds`; -1 if even that does not end it."""
+    """Return the exit code of a process, which is killed after `seconds`; -1 if SIGKILL does not end the process."""
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -39,7 +39,7 @@ from . import seal
 from .s3 import S3, S3Error, split
 
 ATTEMPT = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-MOST_OBJECTS = 5_000  # objects that one poll reads; enough, as the queue removes the orders of ended attempts
+MOST_OBJECTS = 5_000  # objects that one poll lists; enough, because the queue removes the orders of ended attempts
 LARGEST = 2 << 20  # bytes of an order at most
 MOST_ENDED = 500  # attempts that a heartbeat names
 MOST_REJECTED = 10_000
@@ -51,7 +51,7 @@ Json = Dict[str, Any]
 
 
 class ForeignAgent(Exception):
-    """The error that another program has published a key as the agent of this carrier."""
+    """An error because another program has published a key as the agent of this carrier."""
 
 
 def key_line(key: str) -> str:
@@ -82,7 +82,7 @@ class Mailbox:
         self.public = f"{seal.public_number(private):x}"
         self._key = seal.shared_key(private, queue, self.carrier)
         self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission and the call that assigned it
-        self._seen: Set[Tuple[str, str]] = set()  # pairs (attempt, submission) that were ever assigned
+        self._seen: Set[Tuple[str, str]] = set()  # pairs (attempt, submission) that have been assigned
         self._rejected: Set[Tuple[str, str]] = set()  # pairs (key, ETag) of objects that are not orders
         self._etags: Dict[str, str] = {}  # key -> ETag of the object when it was last read
         self._beats = 0
@@ -97,7 +97,7 @@ class Mailbox:
         found = self._s3.get(self._bucket, key, LARGEST)
         if found is None:
             raise S3Error("another request about the key was in progress")
-        if found != body:  # if it is this agent's own key, an earlier try took effect
+        if found != body:  # this agent's own key is no error: an earlier try has published it
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
@@ -115,9 +115,9 @@ class Mailbox:
     def assignment(self, attempt: str) -> Optional[Json]:
         """Return an assignment: its gpus, tenths, request and so on.
 
-        None: there is no valid order, or this submission of the attempt was assigned before.
+        None: there is no valid order, S3 gave no answer, or this submission of the attempt was assigned before.
 
-        :raises ValueError: the order is the queue's but cannot be read.
+        :raises ValueError: the order has a valid signature, but its content cannot be decrypted or has no request.
         """
         order = self._order(attempt, "assign")
         if order is None:
@@ -159,7 +159,10 @@ class Mailbox:
         self._s3.put(self._bucket, f"{self._prefix}out/{name}.json", json.dumps(body).encode())
 
     def _order(self, attempt: str, do: str) -> Optional[Json]:
-        """Return an order that the queue has signed for this carrier and this attempt; reject any other content."""
+        """Return an order that the queue has signed for this carrier and this attempt; reject any other content.
+
+        None: there is no such order, or S3 gave no answer (an S3Error without a status).
+        """
         key = f"{self._prefix}in/{attempt}/{do}.json"
         try:
             found = self._s3.read(self._bucket, key, LARGEST)
@@ -177,7 +180,7 @@ class Mailbox:
         return None
 
     def _reject(self, attempt: str, do: str) -> None:
-        """Ignore the object that was just read, until it is written again."""
+        """Ignore the object that was just read, until an object with another ETag replaces this object."""
         key = f"{self._prefix}in/{attempt}/{do}.json"
         if len(self._rejected) >= MOST_REJECTED:
             self._rejected.clear()

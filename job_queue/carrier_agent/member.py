@@ -44,8 +44,8 @@ class Member:
     """One attempt of a member, which runs in its own thread.
 
     :param assignment: see `mailbox`; its GPUs are allocated.
-    :param freed: called before the member's end is reported, once its processes have ended and its files are saved. So
-        the next member finds the GPUs free. `freed` is not called if processes are left (see `stuck`).
+    :param freed: called when the member's processes have ended and its files are saved. The call precedes the report of
+        the end, so the GPUs are free for the next member. `freed` is not called if processes are left (see `stuck`).
     :param done: called when the member's end is reported.
     """
 
@@ -128,7 +128,10 @@ class Member:
         self._done(self)
 
     def _report(self, report: Json) -> None:
-        """Report the end, and retry until S3 has the report: without it, the queue takes the attempt for running."""
+        """Report the end, and retry until S3 has the report.
+
+        Without a report, the queue takes the attempt for running.
+        """
         while True:
             try:
                 self._mailbox.report(self.attempt, "ended", report)
@@ -161,7 +164,7 @@ class Member:
     # --- before ------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """End the processes and remove the files that an earlier, killed agent has left of this attempt."""
+        """End processes and remove files of this attempt that an earlier, killed agent has left."""
         if not end_marked(self._folders.root):
             self.stuck = True
             raise Ended("Failed", STUCK)
@@ -177,9 +180,9 @@ class Member:
             self._step(f"InputDataConfig[{number}]", partial(self._fetch, channel, bounds))
 
     def _step(self, field: str, step: Callable[[Pace], None]) -> None:
-        """Run a step, which a stop interrupts. If the step fails, raise Ended, whose reason names the `field`.
+        """Run a step until its end or a stop. If the step fails or is stopped, raise Ended.
 
-        :param field: the field of the request that the step carries out.
+        :param field: the field of the request that the step carries out. The reason of a failure names the field.
         """
         pace = Pace(stopped_at=lambda: self._stopped_at, after_stop=0)
         try:
@@ -232,8 +235,8 @@ class Member:
     def _watch(self, processes: Processes) -> Ended:
         """Wait until the first process has ended, and return the end of the attempt.
 
-        Measurements of the disk and copies of checkpoints run in their own threads. The member's files or the network
-        can make such steps slow, and a stop must be noticed meanwhile.
+        Measurements of the disk and copies of checkpoints run in their own threads, because the member's files or the
+        network can make such steps slow. This thread notices a stop meanwhile.
         """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)
@@ -275,7 +278,7 @@ class Member:
         return Ended("Stopped", "MaxRuntimeExceeded") if now >= until else None
 
     def _too_large(self, measurement: "Background[Any]") -> Optional[Ended]:
-        """Return an end if the member uses more than its share of the disk; other members need their shares."""
+        """Return an end if the member uses more than its share of the disk, because other members need their shares."""
         try:
             measurement.result()
         except LimitExceeded as error:
@@ -333,7 +336,7 @@ class Member:
             home = f"{output.rstrip('/')}/{self.attempt}/output"
             for folder in ("model", "output"):
                 self._try("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
-        if not self._unsaved or ended.status == "Stopped":  # the queue reads the reason of a stop, so it stays as it is
+        if not self._unsaved or ended.status == "Stopped":  # the queue parses the reason of a stop
             return ended
         problem = "; ".join(self._unsaved)
         if ended.status == "Completed":
@@ -341,7 +344,7 @@ class Member:
         return Ended(ended.status, f"{ended.reason}; {problem}")
 
     def _last_sync(self, checkpoints: Checkpoints, pace: Pace) -> int:
-        """Wait for the copy in progress, then copy the checkpoints that have changed since it began."""
+        """Wait for the copy in progress, then copy the checkpoints that have changed since that copy began."""
         if self._syncing is not None:
             self._syncing.join(pace.left())
         pace.moved()
@@ -374,8 +377,8 @@ class Member:
 
 
 def cause(error: BaseException) -> str:
-    """Return the cause of an error without any text of a request or of a member: other users can read reasons."""
-    if isinstance(error, S3Error):  # its messages name objects
+    """Return the cause of an error, without text of a request or a member, because other users can read reasons."""
+    if isinstance(error, S3Error):  # messages of S3Error name objects
         answer = re.search(r": (\d{3} [A-Za-z]*)$", str(error))
         if answer:
             return f"S3 answered {answer[1]}"

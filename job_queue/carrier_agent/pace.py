@@ -17,7 +17,7 @@ class Pace:
     :param total: seconds from now.
     :param stall: seconds without a call of `moved`.
     :param stopped_at: returns the time (of time.monotonic) at which the member was stopped, or None.
-    :param after_stop: seconds from the stop.
+    :param after_stop: seconds from the stop, or from the beginning of the step if the stop was earlier.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Pace:
 def within(pace: Pace, step: Callable[[], T]) -> T:
     """Run a step in its own thread and return its result; raise LimitExceeded when its time is over.
 
-    The step may hang in a system call. Such a step is left running, and ends the next time it checks the pace. So the
-    step must own the descriptors that it uses.
+    A step that hangs in a system call is left running, and ends at its next check of the pace. So the step must own the
+    descriptors that it uses.
     """
     running: Background[T] = Background(step, pace)
     while not running.join(min(0.5, pace.left())):
@@ -67,7 +67,10 @@ def within(pace: Pace, step: Callable[[], T]) -> T:
 
 
 class Background(Generic[T]):
-    """A step that runs in its own thread."""
+    """A step that runs in its own thread from now on.
+
+    :param pace: only stored, so that a caller can cancel the step; the step itself must check the pace.
+    """
 
     def __init__(self, step: Callable[[], T], pace: Optional[Pace] = None) -> None:
         self.pace = pace or Pace()

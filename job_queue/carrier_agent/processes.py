@@ -50,7 +50,7 @@ _adopting = False
 def adopt_orphans() -> None:
     """Become the subreaper (prctl), so that orphaned processes become children of the agent.
 
-    No effect if the system cannot do that.
+    No effect if the system has no subreapers.
     """
     global _adopting  # noqa: PLW0603
     try:
@@ -66,12 +66,12 @@ def adopt_orphans() -> None:
 def protect() -> bool:
     """Deny processes of the same user access to the agent (prctl): its memory, its variables, its open files.
 
-    Otherwise a member can write to /proc/<agent>/fd/1, which is the log, under any name. Return whether the call
-    succeeded. Call this function once, at the start.
+    Without this protection, a member can write to /proc/<agent>/fd/1, which is the log, under any name. Return whether
+    the call succeeded. Call this function once, at the start.
 
     Limits: a process with CAP_SYS_PTRACE keeps its access, but containers have that capability only on request. Signals
     are still possible, SIGSTOP and SIGKILL included. If the agent is not the container's first process, /proc/1/fd/1 is
-    as accessible as that process leaves it.
+    not protected by this call.
     """
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
@@ -122,7 +122,7 @@ def ended_own(pid: int) -> None:
 
 
 class Processes:
-    """The processes of one attempt. The attempt's folder is also the mark: no other attempt on this machine has it."""
+    """The processes of one attempt. The mark is the path of the attempt's folder, which is unique on this machine."""
 
     def __init__(self, attempt: str, command: List[str], folder: Path, environment: Dict[str, str]) -> None:
         self.folder = folder
@@ -161,7 +161,7 @@ class Processes:
             pass
 
     def end(self, seconds: float = ENDING_SECONDS) -> bool:
-        """End all processes, and log the rest of their output. Return False if some could not be ended in that time."""
+        """End all processes, and log the rest of their output. Return False if processes remain after `seconds`."""
         self.signal(signal.SIGKILL)
         ended = _end(self._scan, seconds, self._first.poll)
         with _lock:
@@ -182,8 +182,8 @@ class Processes:
     def _scan(self, thorough: bool) -> "Scan":
         """Find processes that must be ended.
 
-        With `thorough`, also find marks and orphans, and read the states of known processes again. Without it, a scan
-        is fast enough to find processes that live for only some milliseconds.
+        With `thorough`, also find marks and orphans, and read the states of known processes again. A scan without
+        `thorough` is fast enough to find processes that live for only some milliseconds.
         """
         with _lock:
             over = self._first.returncode is not None
@@ -217,26 +217,26 @@ class Processes:
 
 
 class Scan(NamedTuple):
-    """The processes that a scan found, and whether the scan cannot have missed one (complete)."""
+    """The result of a scan: the processes found (left), and whether no process can have been missed (complete)."""
 
     left: Set[int]
     complete: bool
 
 
 class Process(NamedTuple):
-    """A process as any user can read it in /proc/<pid>/stat."""
+    """A process, with values of /proc/<pid>/stat, which any user can read."""
 
     pid: int
     state: str
     parent: int
     session: int
-    started: int
+    started: int  # clock ticks since the boot; distinguishes processes that have had the same pid
 
 
 def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
     """End all processes with the mark of a folder, which an earlier agent has left.
 
-    Return False if some could not be ended in that time.
+    Return False if some processes remain after `seconds`.
     """
 
     def scan(thorough: bool) -> Scan:
@@ -255,7 +255,7 @@ def _end(scan: Callable[[bool], Scan], seconds: float, poll: Callable[[], object
     No process is left if one complete scan, or `INCOMPLETE_SCANS` other scans in a row, found none. When the time is
     over, two empty scans in a row are enough, since other members can make scans incomplete and slow.
 
-    Return False if processes are left then: they fork faster than they are stopped, or the kernel holds them.
+    Return False if processes are left then: they fork faster than they are stopped, or hang in the kernel.
     """
     until = time.monotonic() + seconds
     empty = 0  # scans in a row that found no process
@@ -319,7 +319,7 @@ def _reap(table: Dict[int, Process]) -> List[Process]:
 
 
 def _table(known: "Mapping[int, Process]" = MappingProxyType({})) -> Dict[int, Process]:
-    """Return all processes by their numbers. Processes in `known` are not read from /proc again."""
+    """Return all processes by pid. Processes in `known` are not read from /proc again."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and int(name) in known:
@@ -347,7 +347,7 @@ def _with_descendants(pids: Set[int], table: Dict[int, Process]) -> Set[int]:
 
 
 def _mark(pid: int) -> Optional[bytes]:
-    """Return the mark of a process; None if it has none or cannot be read."""
+    """Return the mark of a process; None if the process has no mark or its variables cannot be read."""
     for it in _read(f"/proc/{pid}/environ").split(b"\0"):
         if it.startswith(MARK.encode() + b"="):
             return it[len(MARK) + 1 :]
@@ -365,9 +365,9 @@ def _read(path: str) -> bytes:
 class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
-    Output beyond `BYTES_PER_SECOND` on average (8,192 short lines a second) is left out, and the log says how much. The
-    thread reads at most `MOST_READ_PER_SECOND`. The thread ends with the member, even if a process that was not found
-    keeps the pipe open.
+    Output beyond `BYTES_PER_SECOND` on average (8,192 short lines a second) is left out, and the log says how many
+    bytes are missing. The thread reads at most `MOST_READ_PER_SECOND`. The thread ends with the member, even if a
+    process that was not found keeps the pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:
@@ -408,7 +408,7 @@ class Reader:
         self._source.close()
 
     def _take(self, block: bytes, *, last: bool = False) -> None:
-        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # drop it at once
+        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # no room: drop the block at once
             self._left_out += len(self._rest) + len(block)
             self._rest = b""
             return

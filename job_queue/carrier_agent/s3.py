@@ -1,6 +1,6 @@
 """S3 with the standard library only: requests are signed by SigV4, and retried if a retry may help.
 
-Signatures: AWS General Reference, "Signature Version 4 signing process"; S3: its API reference.
+Sources: AWS General Reference, "Signature Version 4 signing process", and the API reference of S3.
 """
 
 import hashlib
@@ -33,7 +33,10 @@ Body = Union[bytes, Path]
 
 
 class S3Error(Exception):
-    """A request that S3 refused, or that did not reach S3. The message names the request, and never a secret key."""
+    """A request that S3 refused, or that did not reach S3. The message names the request, and never a secret key.
+
+    :param status: the HTTP status; 0 if there was no answer, or the error is not an answer of S3.
+    """
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -113,12 +116,12 @@ class S3:
         self._tls = ssl.create_default_context(cafile=env.get("AWS_CA_BUNDLE") or None)
 
     def get(self, bucket: str, key: str, most: int) -> Optional[bytes]:
-        """Return an object's content; None: there is none. Raise S3Error if it has more than `most` bytes."""
+        """Return an object's content; None: no such object. Raise S3Error if the object has more than `most` bytes."""
         found = self.read(bucket, key, most)
         return found and found[0]
 
     def read(self, bucket: str, key: str, most: int) -> Optional[Tuple[bytes, str]]:
-        """Return an object's content and ETag; None: there is none. Raise S3Error if it has more than `most` bytes."""
+        """Return an object's content and ETag; None: no such object. Raise S3Error for more than `most` bytes."""
         found: Dict[str, str] = {}
         status, content = self._ask("GET", bucket, key, missing=True, answer=found, most=most)
         return None if status == 404 else (content, found.get("etag", ""))
@@ -156,7 +159,7 @@ class S3:
         """Yield all objects whose keys begin with this prefix."""
         more: Dict[str, str] = {}
         while True:
-            # XML cannot contain all characters that keys can contain.
+            # Keys are URL-encoded, because XML cannot contain all characters that keys can contain.
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix, **more}
             _, content = self._ask("GET", bucket, "", query=query)
             page = ElementTree.fromstring(content)
@@ -210,12 +213,12 @@ class S3:
     ) -> Tuple[int, bytes]:
         """Send a request in up to `TRIES` tries; raise S3Error if there is no answer, or the answer is an error.
 
-        :param span: the part of a file that is sent: its beginning and its length.
+        :param span: the part of the file that is sent: offset and length in bytes.
         :param into: the file for the content; None: the content is returned.
-        :param answer: is updated with the answer's headers.
+        :param answer: a mapping that gets the answer's headers.
         :param missing: whether 404 is no error.
         :param exists: whether 409 and 412 are no errors: the object exists, or another write is in progress.
-        :param most: bytes that the content may have.
+        :param most: bytes that the content may have; None: no limit.
         """
         fine = {200, 204, 206} | ({404} if missing else set()) | ({409, 412} if exists else set())
         what, last = f"{method} s3://{bucket}/{key}", S3Error("")
@@ -305,8 +308,8 @@ def signed(
 ) -> Dict[str, str]:
     """Return the headers of a request, with its signature.
 
-    :param query: sorted and quoted.
-    :param headers: contain the digest of the body.
+    :param query: the query text, sorted and quoted.
+    :param headers: the headers to sign, with the digest of the body as `x-amz-content-sha256`.
     """
     at = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
     sent = {**headers, "host": host, "x-amz-date": at}
@@ -373,7 +376,7 @@ def _save(answer: http.client.HTTPResponse, target: Path) -> None:
 
 
 def pause(number: int) -> None:
-    """Wait before the next try: at most 0.2 s before the second, doubled each time, at most 10 s."""
+    """Wait before another try, for a random time up to 0.1 s * 2**number, and at most 10 s."""
     time.sleep(random.uniform(0.05, min(10.0, 0.1 * 2**number)))
 
 

@@ -3,9 +3,9 @@
 `adapters/carriers/mailbox.py` makes the signed orders. This module uses only the standard library.
 
 The agent verifies RSA signatures of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256). Queue and agent agree on
-a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). With keys derived from
-that key, requests are encrypted and authenticated (HMAC-SHA256 in counter mode, then HMAC-SHA256), and reports are
-authenticated.
+a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). Two keys are derived
+from the agreed key: one encrypts requests (HMAC-SHA256 in counter mode), and one authenticates the encrypted requests
+and the reports (HMAC-SHA256).
 """
 
 import base64
@@ -40,7 +40,7 @@ def padded(message: bytes, length: int) -> bytes:
 
 
 def is_signed(message: bytes, signature: bytes, modulus: int) -> bool:
-    """Return whether a signature is valid. The whole padding is compared, so it cannot hide other data."""
+    """Return whether a signature is valid. The whole padding is compared, so the padding cannot hide other data."""
     length = (modulus.bit_length() + 7) // 8
     number = int.from_bytes(signature, "big")
     if len(signature) != length or number >= modulus:
@@ -55,7 +55,7 @@ def private_number() -> int:
 
 
 def public_number(private: int) -> int:
-    """Return the public number, which the other side needs."""
+    """Return the number that is sent to the other side, for `shared_key`."""
     return pow(GENERATOR, private, PRIME)
 
 

@@ -1,7 +1,7 @@
 """Transfers between S3 and a member's folders, as SageMaker does them: channels, checkpoints, results.
 
-Error messages contain no text of a request and no file name, because other users can read them: the reason of an
-attempt's end contains the message.
+Error messages become a part of the reason of an attempt's end, which other users can read. So error messages contain
+no text of a request and no file name.
 """
 
 import os
@@ -21,13 +21,14 @@ Signature = Tuple[int, int, int]
 
 MOST_OBJECTS = 2_000_000  # objects that are downloaded for one channel, or restored
 LONGEST_KEY = 1_024  # bytes
-_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # XML, and so S3's lists, cannot contain them
+_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML, and so in S3's lists
 
 
 def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: Bounds, pace: Pace) -> None:
     """Download all objects that an S3DataSource of the type S3Prefix names into a folder.
 
-    Raise Unusable if there is no object or a key leads out of the folder, and LimitExceeded beyond the bounds.
+    Raise Unusable if there is no object or a key leads out of the folder. Raise LimitExceeded for too many bytes or
+    objects.
     """
     bucket, prefix = split(source["S3Uri"])
     sizes: Dict[str, int] = {}
@@ -48,7 +49,7 @@ def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: 
 
 
 def inside(relative: str) -> Parts:
-    """Return the names of a relative path; raise Unusable for one that leads out of its folder."""
+    """Return the names of a relative path; raise Unusable if the path leads out of its folder."""
     path = PurePosixPath(relative)
     if not relative or path.is_absolute() or ".." in path.parts or "\0" in relative or not path.parts:
         raise Unusable("a key is no path below a folder")
@@ -72,11 +73,11 @@ class Unusable(S3Error):
 class Checkpoints:
     """A member's checkpoint folder: downloaded from S3 once; then new and changed files are copied to S3.
 
-    A file that is removed from the folder stays in S3, as with SageMaker.
+    As in SageMaker's own training jobs, a file that is removed from the folder stays in S3.
 
     :param root: the member's tree.
     :param folder: the checkpoint folder, as a path below `root`.
-    :param most: bytes that the folder may have.
+    :param most: bytes that the folder may have when it is copied to S3.
     """
 
     def __init__(
@@ -141,11 +142,12 @@ def send_packed(
 ) -> int:
     """Upload the content of a folder as one .tar.gz. Upload nothing if there is no file.
 
-    Return the number of entries that are left out: special files, and links that lead out of the folder. Raise
-    LimitExceeded if the folder has more bytes or files than it may.
+    Return the number of entries that are left out: special files, links that lead out of the folder, and files that
+    disappear meanwhile. Raise LimitExceeded if the folder or the archive has too many bytes, or the folder too many
+    files.
 
     :param scratch: a folder for the archive. The archive has no name there, so no process can replace it.
-    :param most: bytes of the files, both as allocated and by apparent size.
+    :param most: bytes that the files may have, both as allocated and by apparent size, and bytes of the archive.
     """
     bounds, entries, left_out = Bounds(most), [], 0
     for entry in walk(folder, MOST_FILES):
@@ -180,7 +182,7 @@ def _packed(
     seen: Dict[Tuple[int, int], str],
     pace: Pace,
 ) -> bool:
-    """Add an entry to an archive; return False if it is left out, because it is no longer a file, folder or link."""
+    """Add an entry to an archive. Return False, and add nothing, if the file or link has been removed or replaced."""
     info = tarfile.TarInfo("/".join(parts))
     info.mode, info.mtime = stat.S_IMODE(status.st_mode) & 0o777, int(status.st_mtime)
     if stat.S_ISDIR(status.st_mode):
@@ -200,7 +202,7 @@ def _packed(
             info.type, info.linkname = tarfile.LNKTYPE, seen[identity]
         else:
             seen[identity] = info.name
-            info.size = min(file.status.st_size, status.st_size)  # later bytes are not counted, so left out
+            info.size = min(file.status.st_size, status.st_size)  # bytes added since `bounds` counted are left out
             archive.addfile(info, _Content(file, info.size, pace.moved))
             return True
     archive.addfile(info)

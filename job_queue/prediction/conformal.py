@@ -1,20 +1,21 @@
 """Calibration of estimated waits: the errors of past estimates show how wrong the next estimate is likely to be.
 
-This is split conformal prediction. The score of a past estimate is the logarithm of actual wait / estimated wait. If
-past and future scores are exchangeable, their quantiles give an interval that holds as often as intended, whatever
-their distribution and however bad the estimates are (Papadopoulos et al., Inductive Confidence Machines for Regression,
-ECML 2002; Lei et al., Distribution-Free Predictive Inference for Regression, JASA 2018).
+This is split conformal prediction. The score of a past estimate is the logarithm of actual wait / estimated wait. The
+quantiles of past scores give an interval of waits. If past and future scores are exchangeable, this interval contains
+the actual wait as often as intended. Neither the distribution of the scores nor the quality of the estimates matters
+(Papadopoulos et al., Inductive Confidence Machines for Regression, ECML 2002; Lei et al., Distribution-Free Predictive
+Inference for Regression, JASA 2018).
 
-A look is all estimates of one moment. The jobs of a look share one future, so their scores are not exchangeable; whole
-looks are. So the distributions of the looks are averaged with equal weights, however many jobs waited
-(Dunn, Wasserman, Ramdas, Distribution-Free Prediction Sets for Two-Layer Hierarchical Models, JASA 2023, "pooling
-CDFs"). Only the latest looks count, because the load changes (Barber et al., Conformal Prediction Beyond
+A look is all estimates of one moment. The jobs of a look share one future, so the scores of these jobs are not
+exchangeable. Whole looks are exchangeable. So the distributions of the looks are averaged with equal weights, however
+many jobs waited (Dunn, Wasserman, Ramdas, Distribution-Free Prediction Sets for Two-Layer Hierarchical Models, JASA
+2023, "pooling CDFs"). Only the latest looks count, because the load changes (Barber et al., Conformal Prediction Beyond
 Exchangeability, Annals of Statistics 2023).
 
-The score of a job that still waits is not known; it is at least the score of a start now. Such lower limits are
+The score of a job that still waits is not known, but is at least the score of a start now. Such lower limits are
 censored observations, so the distribution is the Kaplan-Meier estimate with weights (Kaplan and Meier, JASA 1958; for
-conformal prediction Candes, Lei, Ren, Conformalized Survival Analysis, JRSSB 2023). If they were left out, the known
-scores would be mostly those of jobs that started early.
+conformal prediction Candes, Lei, Ren, Conformalized Survival Analysis, JRSSB 2023). Without the lower limits, most
+scores would be scores of jobs that started early.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,9 +56,9 @@ class UsualErrors:
 
     looks: int = 0  # looks from which the scores come
     low: float = 0.0  # lower end of the interval that contains LEVEL of the waits
-    middle: float = 0.0
-    high: float = 0.0  # upper end of this interval
-    bound: float = 0.0  # BOUND of the waits have a smaller score
+    middle: float = 0.0  # median
+    high: float = 0.0  # upper end of the same interval
+    bound: float = 0.0  # the part BOUND of the waits has at most this score
 
     @property
     def are_known(self) -> bool:
@@ -94,7 +95,7 @@ def _distribution(looks: Iterable[LookScores]) -> Iterator[tuple[float, float]]:
         scores += [(value, False, weight) for value in look.known]
         scores += [(value, True, weight) for value in look.at_least]
     scores.sort()
-    left, beyond = sum(weight for _, _, weight in scores), 1.0  # weight of the scores from here on; part beyond them
+    left, beyond = sum(weight for _, _, weight in scores), 1.0  # weight of this and later scores; part of larger scores
     for value, is_limit, weight in scores:
         if not is_limit:
             beyond *= max(0.0, 1 - weight / left)
@@ -104,7 +105,7 @@ def _distribution(looks: Iterable[LookScores]) -> Iterator[tuple[float, float]]:
 
 
 def _quantile(distribution: Sequence[tuple[float, float]], part: float) -> float:
-    """Return the smallest score up to which there is this part of all scores."""
+    """Return the smallest score such that at least this part of all scores is not larger."""
     return next(value for value, up_to in distribution if up_to >= part - _ROUNDING)
 
 

@@ -1,12 +1,12 @@
 """Predict a job's runtime from finished jobs: the most similar jobs and, if these are few, less similar ones.
 
 Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. The distribution of a
-level consists of its own runtimes and of the distribution of the next level, which weighs as much as `PRIOR` jobs. So a
-single job in a level has a quarter of the weight, and twenty jobs have 87 %. Only the latest jobs of a level count,
-because the workload changes within days. If a job has already run for some time, only jobs that ran longer count.
-MaxRuntimeInSeconds is an upper bound.
+level mixes the runtimes of the level with the distribution of the next level, which weighs as much as `PRIOR` jobs. So
+a level with one job has a quarter of the weight, and a level with twenty jobs has 87 %. Only the latest jobs of a level
+count, because the workload changes within days. If a job has already run for some time, only jobs that ran longer
+count. MaxRuntimeInSeconds is an upper bound.
 
-The caller decides which jobs are learned. A simulation adds each job that ends, and the queue adds its attempt records.
+The caller decides which jobs are learned. A simulation adds each finished job, and the queue adds its attempt records.
 """
 
 import re
@@ -19,7 +19,7 @@ from math import inf
 PRIOR = 3.0  # weight of all jobs of the next level together, as a number of jobs
 RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more make predictions worse (benchmarks/runtimes.py)
 MAX_GROUPS = 20_000  # groups that are kept; the group without a new job for the longest time is dropped first
-MIN_RUNTIMES = 5  # there is no prediction if every level has fewer runtimes
+MIN_RUNTIMES = 5  # a prediction needs at least one level with so many runtimes
 LOW, HIGH = 0.1, 0.9  # quantiles of the predicted interval
 
 _DIGITS = re.compile(r"[0-9]+")
@@ -129,7 +129,7 @@ class RuntimePredictor:
     ) -> tuple[float, ...] | None:
         """Return `count` equally likely runtimes, the shortest first, or None if too little is known.
 
-        If a job has run longer than nearly all others, the probability that it will run n times as long is 1/n.
+        If a job has run longer than nearly all others, the job will run n times as long with the probability 1/n.
         Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime distributions for
         dynamic load balancing, ACM TOCS 1997).
 
@@ -148,7 +148,7 @@ class RuntimePredictor:
     def _levels(self, job: JobTraits, ran: float) -> Iterator[list[float]]:
         """Yield the runtimes of each level that are longer than `ran`, beginning with the most similar jobs.
 
-        A level that has no more jobs than the level before adds nothing, and is left out.
+        A level without more jobs than the level before has the same jobs, and is left out.
         """
         seen = 0
         for key in job.groups():

@@ -8,7 +8,7 @@ from job_queue.scheduler import Snapshot
 from job_queue.simulation.forecast import Arrivals, no_arrivals, repeat_arrivals
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-UNKNOWN = -1.0  # the `work` of a recently submitted job that has not finished yet
+UNKNOWN = -1.0  # stands for the `work` of a recently submitted job that has not finished yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ def basis_of(
 ) -> Basis:
     """Return a basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: the jobs that arrived in these seconds. A live job has the work `UNKNOWN`: each future draws one of
-        its likely runtimes instead, or 0 if the job has none.
+    :param lately: the jobs that arrived in these seconds. If a job has the work `UNKNOWN`, each future draws the work
+        from the job's likely runtimes; the work is 0 if the job has no likely runtimes.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:

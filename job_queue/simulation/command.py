@@ -41,8 +41,8 @@ class UnusableError(ValueError):
 def simulate(options: SimulationOptions, screen: TextIO | None = None, width: int | None = None) -> int:
     """Simulate, print the outcome, and return the exit status.
 
-    The status is 2 if an input is wrong, and 130 after Ctrl-C. The status is 1 if the trace or the time is not enough
-    for requested advice.
+    The status is 0 after success, 2 if an input is wrong, and 130 after Ctrl-C. The status is 1 if advice was requested
+    and the trace or the time is not enough for advice.
 
     :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
     :param width: columns of the terminal; None: the output is not a terminal.
@@ -95,7 +95,8 @@ def _json_or_text(found: object) -> str:
 class _Simulations:
     """A simulation of the same jobs for each policy.
 
-    If no priorities are given, those of the trace count. If the trace has none, `options` gets DRAWN_PRIORITIES.
+    Without the option `priorities`, jobs keep the priorities of the trace. If the trace has no priorities, the
+    attribute `options` gets DRAWN_PRIORITIES.
     """
 
     def __init__(self, options: SimulationOptions, progress: "ProgressLine") -> None:
@@ -206,7 +207,10 @@ class ProgressLine:
             print(f"\r{line}", end="\x1b[K", file=self.screen, flush=True)
 
     def show_advice(self, seconds: float) -> Show:
-        """Return a function that shows how far the search for settings is."""
+        """Return a function that shows the progress of the search for settings.
+
+        :param seconds: the time limit of the search.
+        """
 
         def show(title: str, done: int, expected: int, elapsed: float) -> None:
             full = round(BAR * min(1.0, max(done / expected, elapsed / seconds)))
@@ -227,7 +231,8 @@ def advise_on_history(
 
     :param document: the policy in force.
     :param trace: the history as a trace, in the order of submissions.
-    :param show: shows the progress.
+    :param minutes: the time limit of all simulations together.
+    :param show: function that shows the progress.
     :raises DocumentError: the document is not a policy.
     :raises TraceError: the policy lacks a project of the history, or the regrouping does not fit the history.
     """

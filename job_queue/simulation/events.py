@@ -27,7 +27,7 @@ class Events:
         heappush(self._heap, (time, next(self._order), event))
 
     def until(self, time: float) -> Iterator[tuple[float, Event]]:
-        """Yield the events up to this time in order. An event may enter other events."""
+        """Yield the events up to this time in order, including events that are entered meanwhile."""
         while self._heap and self._heap[0][0] <= time:
             when, _, event = heappop(self._heap)
             yield when, event

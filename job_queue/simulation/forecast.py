@@ -21,13 +21,13 @@ CLOSE_PART = 0.25  # tolerance as a part of the wait; the larger of the two tole
 FEWEST, MOST = 3, 7  # bounds of the number of futures
 JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST
 SHORTEST_STEP = 300.0  # seconds; one plan follows all events of a step
-FINEST, COARSEST = 0.03, 0.25  # bounds of (step / elapsed time), which grows with the number of live jobs
-COARSE = 5500  # (step / elapsed time) = live jobs / COARSE, within the bounds
+FINEST, COARSEST = 0.03, 0.25  # smallest and largest ratio of a step to the elapsed time
+COARSE = 5500  # this ratio = live jobs / COARSE, within these bounds
 MANY = 750  # live jobs above which steps are COARSEST and each step has only one plan
 
 
 HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER, WaitReason.DRAINED}
-"""Reasons that last until a person changes something. No drain has an end."""
+"""Reasons that last until a person changes something. A drain also lasts until a person ends the drain."""
 
 
 class Doubt(StrEnum):
@@ -37,7 +37,7 @@ class Doubt(StrEnum):
     UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # the job waits for jobs whose ends are unknown
     FAR = "FAR"  # the job starts after the horizon
     NO_TIME = "NO_TIME"  # so many jobs wait that no future was simulated
-    REFUSED = "REFUSED"  # SageMaker refuses to launch the job, such as beyond a quota of the account
+    REFUSED = "REFUSED"  # SageMaker refuses to launch the job, for example because of a quota of the account
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Estimate:
     doubt: Doubt | None = None  # why there is no start
     reason: WaitReason | None = None  # why the job waits, if there is no start and the reason is known
     earliest: float | None = None  # the first start in any future; None: no start, or too few futures were simulated
-    latest: float | None = None  # the last start in any future; None: also if the job does not start in each future
+    latest: float | None = None  # the last start in any future; None as for `earliest`, or no start in some future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
@@ -92,7 +92,8 @@ def steps_for(live: int) -> Step:
 def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
     """Estimate the finished part of a future, from 0 to 1.
 
-    The part is the largest of three: the started jobs, the simulated moments, and the steps of the elapsed time.
+    The result is the largest of three parts: waiting jobs that have started, expected moments that are simulated, and
+    steps within the horizon that the elapsed time covers.
 
     :param waiting: waiting jobs at the beginning of the future.
     :param live: live jobs at the beginning of the future.
@@ -131,13 +132,13 @@ def forecast(
     """Estimate the starts of all waiting jobs.
 
     :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
-        for an active job, from the start of its attempt. A job without runtimes may run for ever.
+        for an active job, from the start of its attempt. A job without runtimes never ends in the futures.
     :param arrivals: draws the jobs that arrive later.
-    :param futures: number of futures; None: fewer for more live jobs, from MOST to FEWEST.
-    :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
-    :param may_go_on: called at each moment; after False, only the finished futures count.
-    :param on_progress: called after each step with the finished part of its future. An error that this function raises
-        ends the forecast.
+    :param futures: number of futures; None: from MOST to FEWEST, fewer if there are more live jobs.
+    :param step: the length of a step by the elapsed time; None: the result of `steps_for`.
+    :param may_go_on: called before each moment. After False, only the finished futures count.
+    :param on_progress: called before each moment with the finished part of the present future. An error that this
+        function raises ends the forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()

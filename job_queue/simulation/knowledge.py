@@ -26,8 +26,8 @@ class Knowledge:
         """Return the expected seconds of an attempt, from its launch to its end.
 
         :param worked: seconds of work that this attempt has already done.
-        :param known: the previous expectation. Without a predictor, None stays None, and any other value is replaced by
-            the real runtime.
+        :param known: the previous expectation, which matters only without a predictor. Then None stays None, and any
+            other value is replaced by the real runtime.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:

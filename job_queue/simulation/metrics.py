@@ -5,8 +5,8 @@ work). Lost work is the training since the last checkpoint at each preemption. R
 and repeated provisioning that preemptions cause. Lost work and restart overhead are ratios: their instance-seconds
 divided by the useful instance-seconds.
 
-rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by a
-second mean JCT. The second one is for the same jobs if the project had the instances of its quota for itself.
+rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) compares two simulations of the project's
+jobs. rho is the mean JCT, divided by the mean JCT without other projects, on only the instances of the quota.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -51,7 +51,7 @@ def wait(run: JobRun) -> float:
 
 
 def slowdown(run: JobRun) -> float:
-    """Return the completion time divided by the time of training, which counts as MIN_SLOWDOWN_DIVISOR at least."""
+    """Return the completion time divided by the time of training, or by MIN_SLOWDOWN_DIVISOR if that is larger."""
     assert run.ended is not None
     return (run.ended - run.job.submitted) / max(MIN_SLOWDOWN_DIVISOR, run.job.work)
 
@@ -89,7 +89,7 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 def metrics_by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
     """Return the metrics of each class of jobs.
 
-    :param key: returns the class of a job.
+    :param key: function that returns the class of a job.
     """
     classes: dict[K, list[JobRun]] = {}
     for run in runs:

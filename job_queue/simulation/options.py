@@ -16,7 +16,7 @@ class OptionError(ValueError):
 
 
 def _amount(text: str) -> float:
-    """Read seconds, or another number from 0."""
+    """Read a number that is 0 or more, such as a number of seconds."""
     try:
         value = float(text)
     except ValueError:

@@ -18,7 +18,7 @@ HEADERS = (
 )  # fmt: skip
 LEAVE_OUT = ("worst", "most", "median", "restarts", "slowdown", "longest", "lost work", "preempted", "95 %")
 LEAST_NAME = 12  # names are not cut to fewer characters
-LEAST_WIDTH = 40  # the width of the text on narrower terminals
+LEAST_WIDTH = 40  # columns; text is wrapped at this width if the terminal is narrower
 LEGEND = (
     (("wait", "median", "95 %", "longest"), "wait: from submission to end, without work and the first provisioning."),
     (("slowdown", "worst"), "slowdown: the whole time of a job, divided by its time of work."),
@@ -156,10 +156,10 @@ def readable(seconds: float) -> str:
 def fitting_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, leave_out: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
-    """Return a table, and the headers that it has.
+    """Return a table for a terminal of `width` columns (None: no limit), and the headers of the table.
 
-    If the table is wider than `width`, columns are left out in the order of `leave_out`. After that, the names in the
-    first column are cut.
+    If the table is too wide, columns are left out in the order of `leave_out`. If the table is still too wide, the
+    names in the first column are cut.
     """
     shown = list(range(len(headers)))
     for header in ("", *leave_out):

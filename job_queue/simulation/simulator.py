@@ -51,7 +51,9 @@ MINUTE = 60.0
 FEW = 10  # jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free
 
 Step = Callable[[float], float]
-"""Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step; 0: no steps."""
+"""Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step.
+
+The function returns 0 if each time with events has its own plan."""
 
 
 def no_step(elapsed: float) -> float:
@@ -62,11 +64,13 @@ def no_step(elapsed: float) -> float:
 class Simulator:
     """A fleet under a policy, in simulated time.
 
+    A moment is one step, with all its events, or without steps one time with events.
+
     :param progress: called after each moment with the number of finished jobs.
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
-    :param step: the length of a step. One plan follows all events of a step. A job that takes slots which were freed
-        within the step starts when these slots were freed, or at its submission if that was later.
+    :param step: the length of each step, by the elapsed time. A job may take slots that were freed within the step. The
+        job then starts at the time when these slots were freed, or at its submission if that was later.
     :param cycles: largest number of plans at one moment.
     """
 
@@ -105,7 +109,7 @@ class Simulator:
         self._next_timer: float | None = None
         self._timers = 0  # number of timers among the events
         self._ended = 0
-        self.moments = 0  # number of times at which events happened
+        self.moments = 0  # number of simulated moments
         self.expected_timers = 0  # number of times within the horizon at which the patience of waiting jobs ends
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
@@ -181,7 +185,7 @@ class Simulator:
             self._progress(self._ended)
 
     def _next_moment(self) -> None:
-        """Handle all events of the next step, and set the time to that of the last event."""
+        """Handle all events of the next step, and set the time to the time of the last event."""
         first, moment = self._events.next, self._now
         self._free.begin()
         for time, event in self._events.until(max(moment, first + self._step(first - self._began))):
@@ -258,7 +262,7 @@ class Simulator:
                 self._stop(name, evicted=False)
 
     def _drain(self, pool: str) -> None:
-        """Stop the attempts of a pool that its drain stops."""
+        """Stop the attempts of a pool that `Drain.stops` selects, because the drain is now in force."""
         for name, attempt in list(self._active.items()):
             slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
             if pool in slots and not attempt.stopping:
@@ -275,7 +279,7 @@ class Simulator:
     def _stop(self, name: str, *, evicted: bool = True) -> None:
         """Stop an attempt.
 
-        :param evicted: whether the attempt makes room for another job.
+        :param evicted: whether the attempt is stopped to make room for another job.
         """
         attempt = self._active[name]
         attempt.stopping = True
@@ -329,7 +333,7 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Add a carrier in its present state. A starting carrier is running when its instance is up."""
+        """Add a carrier in its present state. A starting carrier becomes running when its instance is up."""
         self._carriers.enter(carrier)
         if carrier.state is JobState.STARTING:
             up = max(self._now, carrier.started + self._overheads.provisioning)
@@ -388,8 +392,8 @@ class Simulator:
     def _enter_next_timer(self) -> None:
         """Enter the next timer: an event that only makes another plan.
 
-        A timer is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, and
-        when past use changes shares. With aging, a timer is due each minute.
+        A timer is due when a job's patience or guaranteed runtime ends, an empty carrier was kept long enough, or past
+        use changes shares. With aging, a timer is due each minute.
         """
         settings, now = self._policy.settings, self._now
         times = self._carriers.empty_until()
@@ -398,7 +402,9 @@ class Simulator:
         times += guarantee_ends(self._active.values())
         if settings.aging:
             times.append(now + MINUTE)
-        if self._ledger and (len(self._events) > self._timers or not self._active):  # else no event ends an active job
+        # If only timers are left while jobs are active, these jobs never end. Timers for past use would then follow one
+        # another for ever.
+        if self._ledger and (len(self._events) > self._timers or not self._active):
             times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)
         if due is not None and (self._next_timer is None or due < self._next_timer):
@@ -433,7 +439,7 @@ class Simulator:
 
     @property
     def now(self) -> float:
-        """The time in seconds: since the beginning of `run`, or since the epoch in `carry_forward`."""
+        """The time in seconds, on the clock of the jobs' submissions (`run`) or of the snapshot (`carry_forward`)."""
         return self._now
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
@@ -448,7 +454,7 @@ class Simulator:
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
-        """Return the jobs that a cycle would read: the first of each waiting queue by priority and submission."""
+        """Return the jobs that a cycle would read: the first jobs of each waiting queue, by priority and submission."""
         enough = self._policy.settings.window
         # No more jobs can start than there are free slots, unless jobs share instances.
         if self._step is not no_step and not self._ledger and not self._shared:

@@ -17,19 +17,19 @@ from job_queue.simulation.workload import SimulatedJob
 REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
 # optional: group, user, priority, max_runtime_s, interactive, instances, pool
 ATTEMPT = "attempt"  # a trace with this column has a row for each attempt of a job
-CARRIES = "carries"  # column with the GPUs of a carrier, in a trace of the queue's own history
+CARRIES = "carries"  # column of a trace of the queue's own history: the GPUs of a carrier; empty for other jobs
 LARGEST = 1e12  # the largest number that a trace may contain
 DRAWN_PRIORITIES = (10.0, 60.0, 30.0)  # percent of the jobs by priority, in traces without priorities
 NO_PROJECT = "(none)"  # stands for jobs without a project in options and messages
 
 
 class TraceError(ValueError):
-    """An error because a file is not a valid trace. The message names the place, and the expected content."""
+    """An error because a file is not a valid trace, or a trace does not fit the policy or the options."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A row of a trace. Times are seconds since the beginning of the trace."""
+    """A row of a trace. Times are seconds on any clock: since the beginning of the trace, or since the epoch."""
 
     name: str
     submitted: float
@@ -86,11 +86,12 @@ def read_trace(path: Path) -> list[TraceJob]:
 
 
 def parse_trace(text: str, path: str) -> list[TraceJob]:
-    """Return the jobs of a trace as CSV, in the order of their submissions.
+    """Parse a trace in CSV, and return its jobs in the order of their submissions.
 
     The columns job_id, submit_s, duration_s and gpus are required; group, user, priority, max_runtime_s, interactive,
-    instances and pool are optional. With a column attempt, as `smq history --csv` writes it, a job has a row for each
-    attempt. Other columns are ignored.
+    instances and pool are optional. A trace with a column attempt has a row for each attempt of a job. The command
+    `smq history --csv` writes such traces. Rows with a value in the column carries are left out. Other columns are
+    ignored.
 
     :param path: the name of the trace in messages.
     :raises TraceError: the text is not a valid trace.
@@ -119,7 +120,7 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
 def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
     """Return one job for the attempts of each submission.
 
-    Two submissions of one name at different times are two jobs. The name of the second one gets a number.
+    If a name was submitted at several times, each submission is a job, and the later jobs get a number in their names.
     """
     jobs: dict[tuple[str, float], TraceJob] = {}
     for attempt in attempts:
@@ -188,8 +189,8 @@ class Reading:
     def jobs(self, trace: Iterable[TraceJob], policy: Policy) -> list[SimulatedJob]:
         """Return the jobs, each in the project with the name of its group, or else in the policy's only project.
 
-        A job of the queue's own history can run in the pools of the instance type that it had. Other jobs can run in
-        all pools of their project.
+        If the policy still has the pool of a row, the job can run in the project's pools of the same instance type.
+        Other jobs can run in all pools of their project.
 
         :raises TraceError: a group has no project.
         """
@@ -242,7 +243,7 @@ class Reading:
     def _gpus(self, row: TraceJob, most: int) -> int | None:
         """Return the tenths of GPUs of a job that shares an instance, or None if the job has whole instances.
 
-        :param most: GPUs of the largest shared instance that the job may use; 0: there is none.
+        :param most: GPUs of the largest shared instance that the job may use; 0: the job may not share an instance.
         """
         gpus = math.ceil(row.gpus)
         if row.instances:
@@ -263,7 +264,7 @@ class Reading:
 
 
 def _no_project(missing: Counter[str], projects: Iterable[str]) -> str:
-    """Return the error for jobs whose project the policy does not have, with the options that help."""
+    """Return the error message for jobs whose project is not in the policy, with the options that avoid the error."""
     amounts = ((name, f"{count:,} jobs" if count > 1 else "1 job") for name, count in missing.most_common())
     counted = [f"{name or NO_PROJECT} ({amount})" for name, amount in amounts]
     first = next(iter(missing)) or NO_PROJECT

@@ -21,7 +21,7 @@ class SimulatedJob:
     interactive: bool = False
     max_runtime: float | None = None  # seconds, known to the planner; None: unknown
     traits: JobTraits = JobTraits()  # properties for the prediction of the runtime
-    gpus: int | None = None  # for a member: tenths of GPUs of one instance
+    gpus: int | None = None  # for a member: the needed GPUs of one instance, in tenths
     kind: str = ""  # only members of the same kind share an instance
     uses: float = 0  # GPUs that the job really needs, which may be fewer than its instances have; 0: unknown
     max_preemptions: int | None = None  # the job's own limit on its preemptions

@@ -1,7 +1,7 @@
 """Advice on a policy's settings: simulate a history under changed settings, and choose those that reduce the wait.
 
-Each change is tried by itself. Then the best changes are combined with others, one more each time, as long as the mean
-wait falls and no objection arises (a beam search). Advice has at most `MOST_LINES` lines.
+A beam search: each change is tried by itself. Then, in each round, one more change is added to the best combinations,
+as long as the mean wait falls and there is no objection. Advice has at most `MOST_LINES` lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ DAY = 24 * 3600.0
 FEWEST_JOBS, FEWEST_DAYS = 100, 3.0  # minimum size of a history for advice
 LONG_WAIT, FEWEST_WAITS = 300.0, 20  # advice needs FEWEST_WAITS jobs that wait for longer than LONG_WAIT seconds
 MOST_LINES = 3
-BEAM = 2  # best trials with the same number of lines, to each of which a further line is added
+BEAM = 2  # number of the best trials of a round, to each of which the next round adds a line
 GAIN = 0.05  # minimum part by which the mean wait must fall
 MORE_GAIN = 0.01  # part of the present mean wait by which each further line must reduce it
-HARM_PART, HARM_SECONDS = 0.1, 60.0  # the wait of the highest priority may grow by the larger of these
-FEWEST_OF_CLASS = 10  # jobs of the highest priority that are protected in this way
-HALF_PART, HALF_SECONDS = 0.02, 30.0  # the wait in each half of the history may grow by the sum of these
+HARM_PART, HARM_SECONDS = 0.1, 60.0  # the mean wait of the highest priority may grow by the larger of these
+FEWEST_OF_CLASS = 10  # a priority with fewer jobs does not count as the highest priority
+HALF_PART, HALF_SECONDS = 0.02, 30.0  # the mean wait in each half of the history may grow by the sum of these
 RHO, MORE_RHO = 1.05, 0.05  # the worst rho may be RHO, or MORE_RHO above the present one
 PART_OF_FIRST = 0.06  # part of the remaining time that one simulation of the policy in force may take
 
@@ -55,7 +55,7 @@ class SettingsTrial:
 
     changes: tuple[SettingChange, ...]  # empty: the policy in force
     overall: Metrics
-    classes: Mapping[str, Mapping[str, Metrics]]  # as PolicyOutcome.classes
+    classes: Mapping[str, Mapping[str, Metrics]]  # the result of PolicyOutcome.classes
     rho: Mapping[str, float]
     halves: tuple[float, float]  # mean wait of the jobs submitted in the first and the second half
     long_waits: int  # jobs that waited longer than LONG_WAIT
@@ -74,11 +74,11 @@ class SettingsTrial:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAdvice:
-    """The result: the tried settings, and the chosen ones."""
+    """The result of a search for better settings."""
 
-    jobs: int  # simulated
-    days: float  # between the first and the last submission of these jobs
-    of_jobs: int  # in the whole history; more than `jobs` if the time was too short for all
+    jobs: int  # number of simulated jobs
+    days: float  # days between the first and the last submission of the simulated jobs
+    of_jobs: int  # number of jobs in the whole history; larger than `jobs` if the time was too short for all
     in_force: SettingsTrial | None = None
     trials: tuple[SettingsTrial, ...] = ()
     chosen: SettingsTrial | None = None  # None: no change is advised
@@ -112,16 +112,18 @@ class TimeLimit:
 
 
 Simulate = Callable[[str, Policy, Sequence[TraceJob], Watch], PolicyOutcome]
-"""A simulation, as `Experiment.outcome`."""
+"""Function with the arguments and the result of `Experiment.outcome`."""
 
 Show = Callable[[str, int, int, float], object]
-"""Called often, with a title, the number of finished simulations, the expected number, and the elapsed seconds."""
+"""Function that shows the progress. Arguments: a title, the numbers of finished and of expected simulations, and the
+elapsed seconds."""
 
 
 class Advisor:
     """A search for better settings, within a time limit.
 
-    :param show: shows the progress.
+    :param simulate: function that simulates a trace under a policy.
+    :param show: called at each moment of each simulation.
     """
 
     def __init__(
@@ -169,7 +171,7 @@ class Advisor:
         return SettingsAdvice(len(simulated), days_of(simulated), len(trace), *found)
 
     def _simulate_in_force(self, trace: Sequence[TraceJob]) -> Sequence[TraceJob]:
-        """Simulate the policy in force, and return the simulated jobs: the latest ones, if all take too long."""
+        """Simulate the policy in force, and return the simulated jobs: only the latest if all jobs take too long."""
         while shortage(trace) is None:
             until = self._limit.elapsed + PART_OF_FIRST * (self._limit.seconds - self._limit.elapsed)
             try:
@@ -182,7 +184,7 @@ class Advisor:
     def _search(self, trace: Sequence[TraceJob]) -> SettingsTrial | None:
         """Return the best trial of a single change or a combination; None: every trial has an objection."""
         singles = list(self._tries([(change,) for change in self._changes], trace))
-        # A change that by itself lengthens the mean wait by more than HALF_PART is not combined.
+        # A change is not combined with others if the change by itself lengthens the mean wait by more than HALF_PART.
         useful = [it for it in singles if it.overall.wait <= self._base.overall.wait * (1 + HALF_PART)]
         useful.sort(key=lambda it: it.overall.wait)
         beam = _best(singles)
@@ -201,7 +203,7 @@ class Advisor:
         return self._without_idle_lines(best, trace) if best else None
 
     def _without_idle_lines(self, best: SettingsTrial, trace: Sequence[TraceJob]) -> SettingsTrial:
-        """Return the best trial without lines whose removal hardly lengthens the mean wait."""
+        """Return the best trial after leaving out each line whose removal hardly lengthens the mean wait."""
         for change in best.changes:
             fewer = tuple(it for it in best.changes if it != change)
             if not fewer:
@@ -217,7 +219,7 @@ class Advisor:
         return self._in_force
 
     def _tries(self, wanted: Sequence[tuple[SettingChange, ...]], trace: Sequence[TraceJob]) -> Iterator[SettingsTrial]:
-        """Yield the trials of these changes, as many as the time allows."""
+        """Yield the trial of each tuple of changes. Tuples for which there is no time left are skipped."""
         for changes in wanted:
             key = frozenset(changes)
             if key not in self._tried:

@@ -42,7 +42,7 @@ class AdviceReport:
     rows: tuple[tuple[str, ...], ...] = ()  # the policy in force and the tried settings, with the cells of HEADERS
     remarks: tuple[str, ...] = ()
     classes: tuple[tuple[str, ...], ...] = ()  # classes of jobs, with the cells of CLASS_HEADERS
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the advised ones
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the advised settings
     lines: tuple[str, ...] = ()  # the advised settings as lines of a policy in YAML
 
 
@@ -157,7 +157,7 @@ def _what_is_missing(advice: SettingsAdvice) -> str:
 
 
 def _shown(advice: SettingsAdvice) -> list[SettingsTrial]:
-    """Return the single changes, then the best combinations and the chosen one, in both cases by mean wait."""
+    """Return the single changes by mean wait, then the best combinations and the chosen combination by mean wait."""
     ordered = sorted(advice.trials, key=lambda trial: trial.overall.wait)
     several = [trial for trial in ordered if len(trial.changes) > 1]
     best = [trial for trial in several if trial is advice.chosen or trial in several[:COMBINATIONS]]
@@ -165,7 +165,7 @@ def _shown(advice: SettingsAdvice) -> list[SettingsTrial]:
 
 
 def _name(trial: SettingsTrial, numbers: Mapping[SettingChange, int]) -> str:
-    """Return a number and the line of a single change; the numbers of the changes of a combination."""
+    """Return the label of a trial: for a single change its number and line, for a combination only the numbers."""
     together = " + ".join(str(numbers[change]) for change in trial.changes)
     return f"{together}  {trial.changes[0].line}" if len(trial.changes) == 1 else together
 

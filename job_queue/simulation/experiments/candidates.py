@@ -20,7 +20,7 @@ class SettingChange:
 
     @property
     def plain(self) -> str | int | float | bool | None:
-        """The value as in JSON and YAML."""
+        """The value in the form in which JSON and YAML contain it."""
         value = self.value
         if isinstance(value, StrEnum):
             return value.value
@@ -36,9 +36,9 @@ class SettingChange:
         return f"{self.setting}: {text}"
 
 
-# Settings that decide how long jobs wait. Left out are settings that limit people (max_waiting) and settings for data
-# that a trace does not have (idle_after). `aging` is only tried without a value, because aging changes the meaning of
-# priorities and needs a plan each minute.
+# Values of settings that decide how long jobs wait. Settings that limit people (max_waiting), and settings that need
+# data which a trace does not have (idle_after), are left out. `aging` is only tried without a value, because aging
+# changes the meaning of priorities and needs a plan each minute.
 CHANGES = (
     SettingChange("order", Order.SHORTEST),
     SettingChange("order", Order.SUBMISSION),

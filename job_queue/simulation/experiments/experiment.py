@@ -14,8 +14,8 @@ from job_queue.simulation.trace import Reading, TraceJob
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 Watch = Callable[[str, int, int], object]
-"""Called with a title, the number of finished jobs and the number of all jobs: at the beginning of each simulation and
-after each of its moments. An exception ends the simulation."""
+"""Function that is called at the beginning of each simulation and after each moment. Arguments: a title, the number of
+finished jobs and the number of all jobs. An exception that the function raises ends the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Experiment:
     def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
         """Return the job with the maximum runtime that the planner knows.
 
-        With predicted runtimes, this is the MaxRuntime of the trace, which also bounds the predictions.
+        With predicted runtimes, the planner knows the MaxRuntime of the trace, which also bounds the predictions.
         """
         starting = self.overheads.provisioning
         known = job.max_runtime if self.runtimes == "predicted" else None
@@ -77,6 +77,6 @@ class Experiment:
 
 
 def _alone(policy: Policy, project: Project) -> Policy:
-    """Return a policy with this project alone, in pools that are as large as its quota."""
+    """Return a policy with only this project, in pools that are as large as the project's quota."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
     return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)

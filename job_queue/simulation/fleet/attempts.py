@@ -26,8 +26,8 @@ class JobRun:
     job: SimulatedJob
     ended: float | None = None  # None: the job has not finished
     starts: list[float] = field(default_factory=list)  # starts of the attempts
-    preemptions: int = 0
-    evictions: list[float] = field(default_factory=list)  # preemptions that raise the job's guaranteed runtime
+    preemptions: int = 0  # all stops of attempts: evictions, stops by drains, and ends of training plans
+    evictions: list[float] = field(default_factory=list)  # times of evictions, which raise the guaranteed runtime
     done: float = 0  # seconds of work that are done and not lost
     lost: float = 0  # seconds of work that preemptions lost
     provisioned: float = 0  # seconds of the first provisioning
@@ -47,15 +47,15 @@ class SimulatedAttempt:
     expected: float | None = None  # expected seconds from the launch to the end
     seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
     allocation: GpuAllocation | None = None  # for a member, which has no slots
-    preemptions: int = 0  # within the day before the launch
-    preempted_in_all: int = 0  # since the submission
+    preemptions: int = 0  # evictions of the job within the day before the launch
+    preempted_in_all: int = 0  # evictions of the job since its submission
     guaranteed: float = 0.0  # guaranteed seconds from the launch
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
         """Return the attempt as a job for the planner.
 
         :param checkpoint: time of the last checkpoint; None: there is none.
-        :param at_first: whether nothing has happened since the first snapshot.
+        :param at_first: whether the simulated time is still the time of the first snapshot.
         """
         job, seen = self.run.job, self.seen
         state = JobState.STOPPING if self.stopping else JobState.RUNNING
@@ -98,14 +98,17 @@ def expiries(snapshot: Snapshot) -> list[float]:
 
 
 def evictions_before(job: ActiveJob | WaitingJob, last: float) -> list[float]:
-    """Return times of a job's earlier preemptions that lead to the same numbers: within a day of `last`, and in all."""
+    """Return invented times of a job's earlier preemptions, because a snapshot has only their numbers.
+
+    The times reproduce these numbers: `preemptions` within the day before `last`, and `preempted_in_all`.
+    """
     return [-inf] * (max(job.preempted_in_all, job.preemptions) - job.preemptions) + [last] * job.preemptions
 
 
 def use_timers(snapshot: Snapshot) -> list[float]:
     """Return the times at which past use may change a plan although no event happens.
 
-    Shares change when past use decays, when a budget is spent, and when a new budget period begins.
+    A plan may change when past use has decayed, when a budget is spent, and when a new budget period begins.
     """
     times = list(Spending(snapshot).changes())
     half_life = snapshot.policy.settings.usage_half_life
@@ -117,7 +120,7 @@ def use_timers(snapshot: Snapshot) -> list[float]:
 def guarantee_ends(attempts: Iterable[SimulatedAttempt]) -> list[float]:
     """Return the times at which the guaranteed runtimes of attempts, and of the carriers of members, are over."""
     ends: list[float] = []
-    carriers: dict[str, tuple[float, float]] = {}  # -> latest launch and longest guaranteed runtime of its members
+    carriers: dict[str, tuple[float, float]] = {}  # carrier -> latest launch, longest guarantee of members
     for it in attempts:
         if it.guaranteed:
             ends.append(it.launched + it.guaranteed)
@@ -128,7 +131,10 @@ def guarantee_ends(attempts: Iterable[SimulatedAttempt]) -> list[float]:
 
 
 def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
-    """Return the slots of each pool that neither attempts nor external jobs hold; negative if they hold too many."""
+    """Return the free slots of each pool; negative if more slots are taken than the pool has.
+
+    :param held: the slots of each attempt and each carrier. Slots of external jobs are in `world`.
+    """
     at_the_time = replace(world, now=now)
     free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
     for slots in held:

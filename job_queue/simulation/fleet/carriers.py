@@ -9,7 +9,7 @@ from job_queue.scheduler import NOTHING, Carrier, GpuAllocation, JobState, Polic
 
 
 class SimulatedCarriers:
-    """The carriers of the fleet, their owners, and the times since which they are empty."""
+    """The carriers of the fleet, the owners of carriers that the simulation launched, and the number of members."""
 
     def __init__(self, policy: Policy) -> None:
         self._gpus = {pool.name: pool.gpus or 0 for pool in policy.pools}
@@ -28,7 +28,7 @@ class SimulatedCarriers:
         return tuple(self._by_name.values())
 
     def slots_of(self, allocation: GpuAllocation | None) -> Slots:
-        """Return the slots of the carrier on which an allocation is; none without an allocation."""
+        """Return the slots of an allocation's carrier; no slots if there is no allocation or the carrier is removed."""
         carrier = self._by_name.get(allocation.carrier) if allocation else None
         return {carrier.pool: 1} if carrier else NOTHING
 
@@ -41,7 +41,7 @@ class SimulatedCarriers:
         self._by_name[carrier.name] = carrier
 
     def launch(self, leader: WaitingJob, slots: Slots, now: float) -> Carrier:
-        """Return a new carrier, which becomes a part of the fleet by `enter`.
+        """Return a new carrier, which is not yet in the fleet: the caller adds it by `enter`.
 
         :param leader: the first of the members for which the carrier is launched.
         """
@@ -88,13 +88,13 @@ class SimulatedCarriers:
             self._by_name[name] = replace(self._by_name[name], empty_since=None)
 
     def remove_member(self, name: str, now: float) -> None:
-        """Count a member as gone. If it was the last member, the carrier is empty since `now`."""
+        """Count a member that has left the carrier. If no member remains, the carrier is empty from `now` on."""
         self._members[name] -= 1
         if name in self._by_name and not self._members[name]:
             self._by_name[name] = replace(self._by_name[name], empty_since=now)
 
     def empty_until(self) -> list[float]:
-        """Return the times at which empty and running carriers have been kept long enough."""
+        """Return, for each running carrier without members, the time until which its pool keeps it (`keep_warm`)."""
         return [
             (it.started if it.empty_since is None else it.empty_since) + self._keep[it.pool]
             for it in self._by_name.values()

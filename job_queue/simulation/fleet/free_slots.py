@@ -37,7 +37,7 @@ class FreeSlots:
     def take(self, slots: Slots) -> float | None:
         """Take the slots that have been free for the longest time, and return the time when the last of them was freed.
 
-        Return None if that was before the step, or is not known.
+        Return None if all of them were free before the step, or the times are not known.
         """
         since = LONG_AGO
         for pool, count in slots.items():

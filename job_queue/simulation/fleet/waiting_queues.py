@@ -23,7 +23,7 @@ class WaitingQueues:
         self._queues: dict[_Queue, list[_Place]] = defaultdict(list)
 
     def enter(self, job: WaitingJob) -> None:
-        """Add a job, which is not there yet."""
+        """Add a job. The caller must not add a job twice."""
         self._jobs[job.name] = job
         insort(self._queues[_queue(job)], _place(job))
 
@@ -38,7 +38,8 @@ class WaitingQueues:
 
         The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-        :param enough: the largest number of jobs that are returned of each waiting queue; the first in serving order.
+        :param enough: the largest number of jobs that are returned of each waiting queue. If the queue would read more,
+            the jobs that are first in serving order are returned.
         """
         found: list[WaitingJob] = []
         cut = False
@@ -58,7 +59,7 @@ class WaitingQueues:
         return settings.order is Order.SUBMISSION and not settings.aging and not any(job.warm for job in jobs)
 
     def _first(self, read: list[WaitingJob], enough: int, now: float) -> list[WaitingJob]:
-        """Return the first jobs in serving order, or all in the order of reading."""
+        """Return the first `enough` jobs in serving order. If there are no more jobs, return them as they were read."""
         if len(read) <= enough:
             return read
         return nsmallest(enough, read, key=lambda job: waiting_order(job, now, self._settings))

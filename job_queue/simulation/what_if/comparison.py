@@ -9,7 +9,7 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
 NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of this size
-NOTICEABLE_PART = 0.1  # smallest reported difference as a part of the wait; the larger of the two counts
+NOTICEABLE_PART = 0.1  # the same as a part of the shorter wait; the larger of both limits applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class WaitChange:
 
     job: str
     project: str
-    before: float  # start under the policy in force; inf: after the horizon
+    before: float  # start under the policy in force; inf: never, or after the horizon
     after: float  # start under the other policy
 
     @property
@@ -43,7 +43,7 @@ class ProjectFigures:
 
     project: str
     waiting: int  # number of waiting jobs
-    known: int  # waiting jobs that no user holds and whose start is known, or known to be after the horizon
+    known: int  # waiting jobs without a user's hold whose start is known, or known to be after the horizon
     wait_before: float | None  # mean wait of the `known` jobs from now on, in seconds; each at most the horizon
     wait_after: float | None  # the same under the other policy
     used_before: Slots  # slots in use after the present plan is carried out; reserved slots count as used
@@ -52,7 +52,10 @@ class ProjectFigures:
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare their present plans."""
+    """The differences of another policy from the policy in force.
+
+    `starts`, `kept_waiting` and `evictions` compare the present plans under both policies.
+    """
 
     starts: tuple[Start, ...]
     kept_waiting: tuple[str, ...]  # jobs that start now under the policy in force, but not under the other policy
@@ -138,7 +141,10 @@ def _needs(job: WaitingJob) -> object:
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
-    """Return why the job would wait if it were the only job, all pools were idle, and nothing delayed the job."""
+    """Return why the job would wait even if it were the only job, all pools were idle, and nothing delayed the job.
+
+    Return None if the job would start.
+    """
     free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
     empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={}, drains={})
     decided = plan(replace(empty, waiting=(free,)))
@@ -172,7 +178,7 @@ def _figures(
 ) -> Iterator[ProjectFigures]:
     names = dict.fromkeys(project.name for it in (after, before) for project in it.policy.projects)
     used_before, used_after = _used(before, now), _used(after, then)
-    held = {hold.job for hold in now.holds if hold.reason is WaitReason.HELD_BY_USER}  # these jobs wait for a person
+    held = {hold.job for hold in now.holds if hold.reason is WaitReason.HELD_BY_USER}  # no policy starts these jobs
     for name in names:
         waiting = [job.name for job in before.waiting if job.project == name]
         known = [it for it in waiting if it in expected.before and it in expected.after and it not in held]

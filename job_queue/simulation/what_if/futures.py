@@ -17,7 +17,7 @@ GOLDEN_RATIO = 0.618033988749895  # multiples of this number modulo 1 are spread
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The start of each waiting job under each policy: epoch seconds, or `inf` if after the horizon.
+    """The start of each waiting job under each policy: epoch seconds, or `inf` for never or after the horizon.
 
     A job is missing if its start is unknown, for example because it waits for jobs whose ends are unknown.
     """
@@ -28,12 +28,12 @@ class Starts:
 
 
 class PairedFutures:
-    """A series of futures, each simulated under both policies. Their number is limited so that they take little time.
+    """A series of futures, each simulated under both policies. If many jobs are live, fewer futures are simulated.
 
     :param horizon: seconds from now that are simulated.
-    :param may_go_on: called at each moment of a future. After False, only the finished futures count.
-    :param on_progress: called at each moment of the first future with its finished part, under both policies together.
-        An error that this function raises ends the simulation.
+    :param may_go_on: called before each moment of a future. After False, only the finished futures count.
+    :param on_progress: called before each moment of the first future, with the finished part of the future's two
+        simulations together. An error that this function raises ends the simulation.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PairedFutures:
         may_go_on: Callable[[], bool],
         on_progress: Callable[[float], None] = lambda done: None,
     ) -> None:
-        self._policies = (after, before)  # the other policy comes first, because it is more often slow to simulate
+        self._policies = (after, before)  # `after`, often the slower, first: on_progress can end early
         self._horizon = horizon
         self._may_go_on = may_go_on
         self._on_progress = on_progress
@@ -84,7 +84,7 @@ def _future(
     may_go_on: Callable[[], bool],
     on_progress: Callable[[float], None],
 ) -> dict[str, float | None]:
-    """Return the start of each job in one future; `inf`: after the horizon; None: unknown.
+    """Return the start of each job in one future; `inf`: never, or after the horizon; None: unknown.
 
     Runtimes depend only on the number of the future and the job's name. Arrivals depend only on the number.
     """
@@ -107,7 +107,10 @@ def _future(
 
 
 def _quantile(name: str, number: int) -> float:
-    """Return the quantile of a job's runtime in a future. Over many futures, a job's quantiles are spread evenly."""
+    """Return the quantile of a job's runtime in the future with this number.
+
+    The quantiles of a job in many futures are spread evenly.
+    """
     return (Random(name).random() + number * GOLDEN_RATIO) % 1  # noqa: S311  (no secret)
 
 
@@ -121,7 +124,7 @@ def _served(arriving: Iterable[SimulatedJob], policy: Policy) -> Iterator[Simula
 
 
 def _start(estimate: Estimate, end: float) -> float | None:
-    """Return the estimated start; `inf`: after the end; None: unknown."""
+    """Return the estimated start; `inf`: never, or after `end`; None: unknown."""
     if estimate.start is not None:
         return estimate.start if estimate.start <= end else inf
     return inf if estimate.doubt in (Doubt.NEVER, Doubt.FAR) else None
