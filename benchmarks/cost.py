@@ -31,7 +31,7 @@ BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of co
 MINUTES = 20  # time in which the counted jobs are submitted
 JOBS = 14  # jobs submitted in these minutes: about 1,000 a day
 RUN_SECONDS = 1200.0
-# The SecondaryStatus of a job, for each of which SageMaker sends an event, and the seconds after its submission.
+# SecondaryStatus of a job -> seconds from the job's submission until SageMaker sends an event about this status.
 STAGES = {"Starting": 20.0, "Downloading": 200.0, "Training": 260.0, "Uploading": RUN_SECONDS - 30}
 SLOTS = 16
 WATCHED_SECONDS = 3600.0
@@ -63,12 +63,12 @@ class Counted:
     hour: Units  # an hour in which a person follows a waiting job
 
     def as_json(self) -> dict[str, Any]:
-        """Return the units, rounded to four digits."""
+        """Return the units, rounded to four significant digits."""
         return {name: {unit: float(f"{count:.4g}") for unit, count in vars(self)[name].items()} for name in vars(self)}
 
 
 def dollars(units: Mapping[str, float]) -> float:
-    """Return the price of units."""
+    """Return the price of units in dollars."""
     return sum(count * DOLLARS[unit] for unit, count in units.items())
 
 
@@ -160,7 +160,7 @@ def followed_hour(polling: Polling | None = None) -> Units:
 
 
 def follow(cloud: SimulatedCloud, until: float, polling: Polling) -> None:
-    """Request the last job repeatedly, by a schedule.
+    """Request the job that waits last repeatedly, by a schedule.
 
     :param until: seconds of simulated time.
     """

@@ -191,7 +191,7 @@ def wrong_history(history: Sequence[PastAttempt], attempts: Sequence[dict[str, A
         if began and _differ(attempt["TrainingEndTime"], past.ended):
             yield f"{past.training_job_name} ended at {attempt['TrainingEndTime']}, not at {past.ended}"
     ran = sum(_instance_seconds(attempt) for attempt in own.values())
-    used = sum_usage(history, "project", PriceList({}))[1].ran  # as `smq usage` does
+    used = sum_usage(history, "project", PriceList({}))[1].ran  # the sum that `smq usage` shows
     if abs(ran - used) >= 1:
         yield f"SageMaker's records have {ran:.3f} instance-seconds, the history has {used:.3f}"
 

@@ -15,7 +15,7 @@ from tests.jobs import a_body
 
 OWNERS = 50
 TICK_SECONDS = 60.0
-ENDS_AT = 15.0  # seconds after the beginning; then all running jobs end
+ENDS_AT = 15.0  # seconds after the beginning at which all running jobs end
 HEADER = (
     "| followers | concurrency | read units/s, hottest key | write units/s, hottest key | throttled calls | cycles | "
     "median s | 95 % s | longest s | ends recorded after s | submissions refused | requests answered | "

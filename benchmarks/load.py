@@ -72,7 +72,7 @@ class Times:
 
 
 class Events:
-    """Delivers SageMaker's events. Events of ended jobs are also kept, so that `storm` can repeat them."""
+    """The delivery of SageMaker's events. Events of ended jobs are kept, so that `storm` can repeat these events."""
 
     def __init__(self) -> None:
         self.targets: RuleTargets | None = None
@@ -141,8 +141,8 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Calls are synchronous: for an asynchronous call without an idle process, the local cloud starts a
-                # process.
+                # Calls are synchronous, since the local cloud starts a process for each asynchronous call without an
+                # idle process.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began

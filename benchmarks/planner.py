@@ -143,13 +143,13 @@ def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
 
 
 def reclaim(instances: int, gang: int, *, whole: bool = False) -> Snapshot:
-    """Return a snapshot with full instances, of which a gang of another project reclaims some.
+    """Return a snapshot with full instances. A gang of another project reclaims some of these instances.
 
     This is the work of BenchmarkReclaimLargeJobs of KAI-Scheduler: one-GPU jobs fill all instances of eight GPUs.
 
     :param instances: the instances of the pool.
     :param gang: the whole instances that the gang needs.
-    :param whole: whether the jobs have whole instances, eight times as many, and do not share any.
+    :param whole: whether each job has a whole instance; pool and gang then have eight times as many instances.
     """
     size, count = (8 * gang, 8 * instances) if whole else (gang, instances)
     projects = (Project("holder", quota={"p5": count - size}), Project("claimant", quota={"p5": size}))

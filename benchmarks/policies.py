@@ -4,9 +4,9 @@ A small simulator, separate from the queue's own, runs published policies on a f
 and drawn priorities are those of `smq simulate`. Only the queue (`--ours`) uses the priorities, in two of its rows.
 
 - FIFO: strict order of submission; the first job that does not fit blocks all others.
-- EASY: FIFO with backfill. A later job may start if it delays the first one not at all, by exact runtimes.
+- EASY: FIFO with backfill. A later job may start if it does not delay the first one. Runtimes are exact.
   Lifka, The ANL/IBM SP scheduling system, JSSPP 1995.
-- EASY, predicted: the same by runtimes predicted from finished jobs, as the queue predicts them. A job without a
+- EASY, predicted: the same with runtimes that the queue's predictor predicts from finished jobs. A job without a
   prediction only uses slots that the first job does not need.
 - Tiresias: the least attained service first (GPUs x time, 2D-LAS), in two queues, with preemption. A job leaves the
   first queue after 3,250 GPU-seconds, as in the authors' simulator; each queue is FIFO. Gu et al., NSDI 2019.
@@ -20,8 +20,8 @@ The columns are:
 - wait: mean, and the 99.9th percentile (nearest rank); time from submission to end, without work and first provisioning
 - highest: mean wait of the tenth of the jobs that has the highest priority in the queue
 - JCT: mean time from submission to end
-- rho: mean JCT of a project divided by its mean JCT alone on its quota under the same policy, the worst project
-  (finish-time fairness; Mahajan et al., Themis, NSDI 2020); only with --groups
+- rho: mean JCT of a project divided by its mean JCT if it runs alone on its quota under the same policy; the maximum
+  of all projects (finish-time fairness; Mahajan et al., Themis, NSDI 2020); only with --groups
 - preempted: preemptions of a job, mean and most
 """
 
@@ -54,12 +54,12 @@ from job_queue.simulation.trace import (  # noqa: E402
 )
 
 DAY = 24 * 3600.0
-PROVISIONING, STOPPING, CHECKPOINT = 180.0, 120.0, 1800.0  # seconds, as smq simulate
-LONGEST = 2 * DAY  # durations are cut
+PROVISIONING, STOPPING, CHECKPOINT = 180.0, 120.0, 1800.0  # seconds, the values of `smq simulate`
+LONGEST = 2 * DAY  # seconds; longer durations are cut
 SLOTS = {"philly_sample": 124, "helios_venus_sample": 145, "alibaba_lingjun2023_sample": 93}
 FIRST_QUEUE = 3250.0  # GPU-seconds of attained service in Tiresias' first queue
 TAIL = 99.9  # percentile
-HIGHEST = 3  # of three drawn priorities
+HIGHEST = 3  # the highest of the three drawn priorities
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +75,7 @@ class ClusterJob:
     group: str = ""
     priority: int = 0
     traits: JobTraits = JobTraits()
-    started: float | None = None  # launch of the present attempt; None: it waits
+    started: float | None = None  # launch of the present attempt; None: the job waits
     stopping: bool = False
     done: float = 0  # seconds of work that are kept
     lost: float = 0  # seconds of work that preemptions lost
@@ -91,11 +91,11 @@ class ClusterJob:
 
     @property
     def wait(self) -> float:
-        """The seconds that the job neither worked nor waited for its first instances."""
+        """The seconds from submission to end, without the job's work and without its first provisioning."""
         return self.jct - self.work - PROVISIONING
 
     def worked(self, now: float) -> float:
-        """Return the seconds of work, including those of the present attempt since its last checkpoint."""
+        """Return the seconds of work, including all work of the present attempt, even without a checkpoint."""
         present = 0.0 if self.started is None or self.stopping else max(0.0, now - self.started - PROVISIONING)
         return self.done + present
 
@@ -106,21 +106,21 @@ class ClusterJob:
 
 
 class Scheduler(ABC):
-    """A policy: it decides after each event."""
+    """A policy that decides after each event which jobs stop and start."""
 
     def __init__(self) -> None:
         self.predictor = RuntimePredictor()
 
     @abstractmethod
     def starts(self, cluster: "Cluster") -> Iterable[ClusterJob]:
-        """Yield waiting jobs to start now. Each is started before the next one is requested."""
+        """Yield waiting jobs to start now. The cluster starts each job before it requests the next job."""
 
     def stops(self, cluster: "Cluster") -> Iterable[ClusterJob]:
         """Return running jobs to stop now."""
         return ()
 
     def next_look(self, cluster: "Cluster") -> float:
-        """Return the next time at which the policy decides although no event happens."""
+        """Return the next time at which the policy decides even without an event; infinite if there is none."""
         return inf
 
     def learn(self, job: ClusterJob) -> None:
@@ -140,7 +140,7 @@ class Cluster:
         self.capacity = self.free = capacity
         self.now = 0.0
         self.waiting: dict[str, ClusterJob] = {}  # in the order of submission, or of the last stop
-        self.running: dict[str, ClusterJob] = {}  # also those that are stopping
+        self.running: dict[str, ClusterJob] = {}  # includes stopping jobs
         self._scheduler = scheduler
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -214,9 +214,9 @@ Key = tuple[float, ...]
 
 
 class InOrder(Scheduler):
-    """An order of all waiting jobs, without preemption.
+    """A policy that starts waiting jobs in a given order, without preemption.
 
-    :param passes: whether later jobs may start before one that does not fit; else it blocks them.
+    :param passes: whether later jobs may start if an earlier job does not fit; else that job blocks later jobs.
     """
 
     def __init__(self, key: Callable[[ClusterJob, float], Key], *, passes: bool = False) -> None:
@@ -236,7 +236,7 @@ class InOrder(Scheduler):
 
 
 class Easy(Scheduler):
-    """Order of submission; a later job may start if that does not delay the first one that does not fit.
+    """FIFO with backfill: a later job may start if it does not delay the first job that does not fit.
 
     :param exact: whether runtimes are known; else they are predicted, and a job without a prediction is not backfilled.
     """
@@ -246,7 +246,7 @@ class Easy(Scheduler):
         self._exact = exact
 
     def starts(self, cluster: Cluster) -> Iterator[ClusterJob]:
-        """Yield the first jobs that fit, and then those that fit beside the reservation of the next one."""
+        """Yield jobs up to the first one that does not fit, then later jobs that do not delay that job."""
         waiting = list(cluster.waiting.values())
         while waiting and waiting[0].slots <= cluster.free:
             yield waiting.pop(0)
@@ -273,7 +273,7 @@ class Easy(Scheduler):
                 break
             free += slots
             if free >= first.slots:
-                start = end  # jobs that end at the same time free more slots
+                start = end  # go on: jobs that end at the same time free more slots
         return start, free - first.slots
 
     def _end(self, job: ClusterJob, now: float) -> float:
@@ -296,7 +296,7 @@ class Tiresias(Scheduler):
         return int(self._service(job, now) >= FIRST_QUEUE - 1e-6)
 
     def _chosen(self, cluster: Cluster) -> set[ClusterJob]:
-        """Return the jobs that hold slots by their order; a job that does not fit is passed."""
+        """Return the jobs that should hold slots, chosen in order; a job that does not fit is skipped."""
         live = [*cluster.running.values(), *cluster.waiting.values()]
         live = [job for job in live if not job.stopping]
         live.sort(key=lambda job: (self._queue(job, cluster.now), job.number))
@@ -308,7 +308,7 @@ class Tiresias(Scheduler):
         return chosen
 
     def stops(self, cluster: Cluster) -> list[ClusterJob]:
-        """Return running jobs that are not chosen, the last in order first, as many as chosen waiting jobs need."""
+        """Return running jobs to stop, from the end of the order: only as many as the chosen waiting jobs need."""
         chosen = self._chosen(cluster)
         needed = sum(job.slots for job in chosen if job.started is None)
         stopping = sum(job.slots for job in cluster.running.values() if job.stopping)
@@ -324,7 +324,7 @@ class Tiresias(Scheduler):
         return found
 
     def starts(self, cluster: Cluster) -> Iterator[ClusterJob]:
-        """Yield the chosen jobs that fit now, in order; free slots are kept for those that wait for a stop."""
+        """Yield the chosen jobs that fit now, in order; free slots are kept for chosen jobs that wait for a stop."""
         chosen = [job for job in self._chosen(cluster) if job.started is None]
         chosen.sort(key=lambda job: (self._queue(job, cluster.now), job.number))
         left = cluster.free
@@ -473,7 +473,7 @@ class Workload:
         return PolicyFigures(waits, jct, fmean(highest or waits), max(rhos, default=None), preemptions)
 
     def _rho(self, make: Callable[[], Scheduler], jobs: Sequence[ClusterJob], group: str) -> float | None:
-        """Return rho of a project; None: there is one project, or none of its jobs can run on its quota."""
+        """Return rho of a project; None if there is only one project, or if no job of the project fits its quota."""
         if len(self._quotas) == 1 or not self._quotas[group]:
             return None
         alone = {job.name: job.jct for job in Cluster(self._quotas[group], make()).run(self.jobs(group))}

@@ -1,9 +1,9 @@
 """Sixty members on two carriers with many faults: `python benchmarks/shared_faults.py [--seeds 10] [--first 1]`.
 
-Every seed has a local cloud of its own, with the faults of benchmarks/faults.py. In addition, agents are killed, a
-carrier is stopped past the queue, events about reports of members are lost, and some members ignore signals. At the end
-the agents' reports must show that each job was completed exactly once. The processes are checked repeatedly: members
-must never have more than the whole of a GPU.
+Every seed has a local cloud of its own, with the kinds of faults of benchmarks/faults.py except `capacity` and `crash`.
+In addition, agents are killed, a carrier is stopped directly in SageMaker, events about members' reports are lost, and
+some members ignore signals. At the end the agents' reports must show that each job was completed exactly once. The
+processes are checked repeatedly: the members on a GPU must never have more than one whole GPU together.
 """
 
 import argparse
@@ -39,9 +39,9 @@ GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive 
 PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
-KILLED_AT = (8, 20, 40)  # finished jobs at which an agent is killed
-STOPPED_AT = 50  # finished jobs at which a carrier is stopped in SageMaker, not by the queue
-NO_EVENTS_FROM, NO_EVENTS_TO = 10, 30  # finished jobs between which the queue gets no events about reports
+KILLED_AT = (8, 20, 40)  # numbers of finished jobs at which an agent is killed
+STOPPED_AT = 50  # number of finished jobs at which a carrier is stopped in SageMaker, not by the queue
+NO_EVENTS_FROM, NO_EVENTS_TO = 10, 30  # numbers of finished jobs between which the queue gets no events about reports
 POLICY = {
     "pools": [{"name": "p5", "instance_type": KIND, "capacity": 2, "shared": True, "keep_warm": 30}],
     "projects": [{"name": "nlp", "quota": {"p5": 2}}],
@@ -106,7 +106,7 @@ class Run:
     # --- faults ------------------------------------------------------------------------------------------
 
     def kill_an_agent(self, rng: random.Random) -> None:
-        """Kill an agent, as Linux does when memory runs out."""
+        """Kill a random agent with SIGKILL, the signal that Linux sends when memory runs out."""
         agents = [process for process, env in self.processes() if "SMQ_MEMBER" not in env and is_agent(process)]
         if agents:
             rng.choice(agents).kill()

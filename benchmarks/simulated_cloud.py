@@ -73,7 +73,7 @@ class Timeline:
 
     def switch(self) -> None:
         """Let other processes run until the present process is woken."""
-        router: Any = BaseRouter  # Powertools keeps the present request in class attributes: restore the request later
+        router: Any = BaseRouter  # Powertools has the present request in class attributes; restored below
         seen = router.__dict__.get("current_event"), router.__dict__.get("lambda_context")
         self._hub.switch()
         router.current_event, router.lambda_context = seen
@@ -291,7 +291,7 @@ class SimulatedCloud:
     # --- requests --------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, *, body: str | None = None, caller: str, **query: str) -> tuple[int, Any]:
-        """Make a request and retry it as the client does; return the last status and the answer's content."""
+        """Make a request, with retries like the client's; return the status and the content of the last answer."""
         status, content = 0, None
         for number in range(TRIES):
             if number:
@@ -361,7 +361,7 @@ class SimulatedCloud:
     # --- Lambda ----------------------------------------------------------------------------------
 
     def _invoke(self, function: str, event: Mapping[str, Any]) -> tuple[bool, Any]:
-        """Invoke a function in an idle App or a new one; return False and None if Lambda throttles."""
+        """Invoke a function in an idle or new App. Return True and the answer; False and None if Lambda throttles."""
         pool = "queue" if self._shared else function
         if self._free[pool] <= 0:
             self.counts[f"Lambda {function} throttled"] += 1

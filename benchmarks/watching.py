@@ -1,7 +1,7 @@
 """Cost of following a waiting job: `python benchmarks/watching.py [--active N] [--waiting N]`.
 
-The client's follower asks the queue's API for an hour of simulated time. The tables are in memory and count read units
-by the sizes of rows. A tick comes every two minutes. Nothing else uses the queue, so no reads are shared.
+The client's follower calls the queue's API during an hour of simulated time. The tables are in memory and count read
+units by the sizes of rows. A tick comes every two minutes. Nothing else uses the queue, so no reads are shared.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.unit.queue_api import Api  # noqa: E402
 HOUR = 3600.0
 TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts as old
 MEMORY_GB = 1.0  # memory of the function, as in template.yaml
-CALL_SECONDS = 0.005  # for which the function waits for one call of DynamoDB
+CALL_SECONDS = 0.005  # seconds that the function waits for one call of DynamoDB
 OWN_SECONDS = 0.010  # assumed processor time of the function per request; the benchmark prints its own measurement
 LOOK_AHEAD_SECONDS = 2.0  # processor time for each computation of the outlook
 LOG_BYTES = 600  # logged by Lambda for one invocation

@@ -2,8 +2,8 @@
 
 Each trace is simulated, with predicted runtimes. Every three hours the starts of all waiting jobs are estimated, and
 intervals are computed from the errors of earlier estimates, as in the queue. Then both are compared with the simulated
-starts. An estimate uses no later information: runtimes are predicted from finished jobs, the arrivals of the last day
-are repeated, and of earlier estimates only those outcomes count that were known at that time.
+starts. An estimate uses no later information. Runtimes are predicted from finished jobs, and the arrivals of the last
+day are repeated. Errors of earlier estimates count only if their outcomes were known at the time of the estimate.
 
 - told: number of estimates, one for each waiting job at each moment
 - no start: part of the estimates whose simulations have no start
@@ -11,8 +11,8 @@ are repeated, and of earlier estimates only those outcomes count that were known
 - interval: part of the estimates that have an interval
 - 80 %: part of the intervals that contain the start
 - 95 %: part of the bounds that are not before the start
-- width: upper by lower end of the interval, both plus five minutes; the median
-- bound: bound by actual wait, both plus five minutes; the median
+- width: median of the interval's upper end divided by its lower end, both plus five minutes
+- bound: median of the bound divided by the actual wait, both plus five minutes
 """
 
 import argparse
@@ -54,8 +54,8 @@ from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 HOUR = 3600.0
 DAY = 24 * HOUR
 LOAD = 0.9
-GANG = 2  # instances; jobs with so many or more are in the row "several"
-LIKELY = 20  # equally likely runtimes of each job
+GANG = 2  # minimum number of instances of the jobs in the row "several"
+LIKELY = 20  # number of equally likely runtimes of each job
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ class Checked:
 
     @property
     def width(self) -> float:
-        """The upper end of the interval by the lower end, both plus five minutes."""
+        """The upper end of the interval divided by the lower end, both plus five minutes."""
         earliest, latest, _ = self._ends
         return (latest + SHORT) / (earliest + SHORT)
 
     @property
     def excess(self) -> float:
-        """The bound by the actual wait, both plus five minutes."""
+        """The bound divided by the actual wait, both plus five minutes."""
         return (self._ends[2] + SHORT) / (self.waited + SHORT)
 
     @property
@@ -107,7 +107,7 @@ class Checked:
 
 
 def with_intervals(found: Iterable[tuple[JobRun, float, Estimate]]) -> Iterator[Checked]:
-    """Yield the estimates with their intervals, from what was known at their time.
+    """Yield the estimates with their intervals, computed from outcomes that were known at the estimates' times.
 
     :param found: the estimates with the runs of their jobs and their times, in the order of times.
     """
@@ -123,9 +123,9 @@ def with_intervals(found: Iterable[tuple[JobRun, float, Estimate]]) -> Iterator[
 
 
 def synthetic(days: float, *, changes: bool, seed: int = 1) -> list[TraceJob]:
-    """Return a made-up load: groups of similar jobs of a few users, on six instances or so.
+    """Return a made-up load for about six instances: groups of similar jobs of a few users.
 
-    :param changes: whether jobs of the second half run three times as long, and are a third as many.
+    :param changes: whether the second half has a third as many jobs, which run three times as long.
     """
     random, rows, now = Random(seed), list[TraceJob](), 0.0
     while now < days * DAY:
@@ -144,7 +144,7 @@ class Replay:
     :param every: seconds between two moments at which starts are estimated.
     :param arrivals: whether estimates expect further jobs.
     :param futures: number of futures for each estimate; None: the forecast chooses a number that it can compute fast.
-    :param seed: of the drawn priorities.
+    :param seed: seed of the drawn priorities.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Replay:
         live = {job.name for job in snapshot.active} | {job.name for job in snapshot.waiting}
 
         def work(job: SimulatedJob, random: Random) -> float:
-            """Return the work of a repeated job: the actual work if the job has ended, else a likely one, or 0."""
+            """Return a repeated job's work: the actual work of an ended job, else likely work; 0 if none is known."""
             if job.name not in live or job.name not in runtimes:
                 return 0.0 if job.name in live else job.work
             return max(0.0, random.choice(runtimes[job.name]) - self._overheads.provisioning)

@@ -2,9 +2,9 @@
 
     .venv-audit/bin/python tools/audit.py constraints.txt ...
 
-The exit status is 1 if there is a vulnerability, and 0 if there is none. The status is also 0 if the service does not
-answer, since a machine without internet access must be able to run all checks. A line then says that no library was
-looked up.
+The exit status is 1 if there is a vulnerability or pip-audit fails, and else 0. The status is also 0 if the service
+does not answer, since a machine without internet access must be able to run all checks. A line then says that no
+library was looked up.
 """
 
 import json

@@ -7,7 +7,7 @@ The libraries are too large for the development environment. Run this program in
     DS_BUILD_OPS=0 /tmp/libraries/bin/pip install --no-build-isolation deepspeed
     /tmp/libraries/bin/python tools/checkpoint_layouts.py tests/client/checkpoint_layouts.json
 
-Names of libraries after the output file limit the run to these; the entries of the others stay.
+To make only some entries again, name them after the output file, such as ``deepspeed``. The other entries stay.
 """
 
 import importlib.metadata
@@ -24,7 +24,7 @@ STEPS = (2, 4, 6)
 
 
 def lightning_checkpoints(folder: Path) -> None:
-    """Train with Lightning; ModelCheckpoint keeps each second step and a copy of the last one."""
+    """Train with Lightning; ModelCheckpoint keeps every second step and a copy of the last step."""
     import lightning  # noqa: PLC0415
     import torch  # noqa: PLC0415
     from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: PLC0415
@@ -36,7 +36,7 @@ def lightning_checkpoints(folder: Path) -> None:
 
 
 def lightning_sharded_checkpoints(folder: Path) -> None:
-    """Train with Lightning's FSDP strategy, whose checkpoints are folders."""
+    """Train with ``fully_shard`` (FSDP) in Lightning's ModelParallelStrategy, whose checkpoints are folders."""
     import lightning  # noqa: PLC0415
     from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: PLC0415
     from lightning.pytorch.demos.boring_classes import BoringModel  # noqa: PLC0415
@@ -79,7 +79,7 @@ def trainer_checkpoints(folder: Path) -> None:
 
 
 def deepspeed_checkpoints(folder: Path) -> None:
-    """Save steps of an engine of DeepSpeed with ZeRO stage 1."""
+    """Save checkpoints of a DeepSpeed engine with ZeRO stage 1."""
     import deepspeed  # noqa: PLC0415
     import torch  # noqa: PLC0415
 
@@ -165,7 +165,7 @@ SMALL_TEXTS = ("latest",)  # files whose content the client reads
 
 
 def main(output: Path, *names: str) -> None:
-    """Write the files of each library's checkpoints: path, size, and seconds since the first file."""
+    """Write the list of each library's checkpoint files: path, size in bytes, and seconds since the oldest file."""
     made: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
     for name in names or MAKERS:
         library, _ = MAKERS[name]

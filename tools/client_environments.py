@@ -17,7 +17,7 @@ SCRIPTS = ROOT / "tools/client_scripts"
 
 
 class Failed(Exception):
-    """A program cannot be installed, or does not work; the message is the reason in its row of the table."""
+    """A program cannot be installed, or does not work; the message is the reason that the table shows."""
 
 
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:

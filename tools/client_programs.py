@@ -12,9 +12,9 @@ class Client:
     shows. ``command`` may contain ``{python}``, ``{programs}`` (the folder of the environment's programs),
     ``{scripts}`` (tools/client_scripts), ``{job}`` (a file with the job's request), ``{name}`` (the job's name) and
     ``{smq}`` (the smq of this checkout). ``installer`` installs the packages: "uv" (with the queue's client), "uv
-    alone" (without it), "npm", "maven", "go", "cargo", or "apt" (a Debian package that runs with the Python of an
-    environment). The user of the program sets only environment variables (``settings``) or the content of ~/.aws/config
-    (``aws_config``).
+    alone" (without this client), "npm", "maven", "go", "cargo", or "apt" (a Debian package that runs with the Python of
+    an environment). The user of the program sets only environment variables (``settings``) or the content of
+    ~/.aws/config (``aws_config``).
     """
 
     program: str

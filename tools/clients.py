@@ -1,4 +1,4 @@
-"""Runs of programs that train on SageMaker, unchanged, through the queue on a local cloud, with a table of results.
+"""Run unmodified programs that train on SageMaker through the queue on a local cloud, and make a table of the results.
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
@@ -64,7 +64,7 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run the client's command in the environment with the folder ``programs``; its job's name contains ``name``.
+        """Run the client's command with the programs of an environment. The created job's name contains ``name``.
 
         Return the notes that the program printed. Raise Failed.
         """
@@ -141,7 +141,10 @@ class Trial:
         self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
 
     def _job_of(self, name: str) -> str | None:
-        """Return the name that the program gave the job: the intended one, or one that contains it."""
+        """Return the name of the job that the program created; None if there is no job yet.
+
+        The name is ``name``, or a name made by the program that contains ``name``.
+        """
         names = {job.job for job in self._queue.jobs("all") if name in job.job}
         return min(names - {f"{name}-gang"}, default=None)
 
@@ -155,7 +158,7 @@ class Trial:
         self._require_job_in_queue(name)
         deadline = time.monotonic() + TIMEOUT
         while (outcomes := self._outcomes(name))[-1:] == [None] and time.monotonic() < deadline:
-            time.sleep(0.3)  # SageMaker may tell the program of the end before its event reaches the queue
+            time.sleep(0.3)  # the program may see the end in SageMaker before the event reaches the queue
         if outcomes != ["preempted", "completed"]:
             raise Failed(f"its job's attempts were {outcomes}")
 

@@ -1,8 +1,8 @@
 """``python -m tools.configuration_reference docs/reference/configuration.md``: list profile keys and variables.
 
 The tables come from the definitions in the client: the fields of a profile, and each constant that names an environment
-variable of this project. The text below a definition has its meaning and its default. Above a comment, the page is
-written by hand; below that comment, it is generated.
+variable of this project. The string below a definition states the meaning and the default. In the page,
+the text above a comment is written by hand, and the text below that comment is generated.
 """
 
 import ast
@@ -46,7 +46,7 @@ def with_tables(page: str) -> str:
 
 
 def variables() -> list[Definition]:
-    """Return the environment variables that constants of the client name."""
+    """Return the environment variables whose names are constants of the client, sorted by name."""
     found = []
     for path in CLIENT.rglob("*.py"):
         for constant, below in pairwise([*ast.parse(path.read_text()).body, ast.Pass()]):
@@ -58,7 +58,7 @@ def variables() -> list[Definition]:
 
 
 def keys(settings: type) -> list[Definition]:
-    """Return the keys of a profile that a class of settings has."""
+    """Return the keys of a profile that a settings class defines."""
     path = Path(sys.modules[settings.__module__].__file__ or "")
     definition = next(
         one

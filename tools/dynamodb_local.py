@@ -4,7 +4,7 @@
 
 `make setup` does not install DynamoDB Local. Maven downloads the server once into build/dynamodb-local, from the
 repository in its settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this
-machine, and ends with the command.
+machine, and stops when the command has ended.
 """
 
 import os

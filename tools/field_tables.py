@@ -12,7 +12,7 @@ def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
     """Return a table with the name, values and meaning of each field of a schema.
 
     :param suffix: text after each name, such as the colon of YAML.
-    :param answer: whether the queue writes the fields, so that the reader need not know which are required.
+    :param answer: whether the queue writes the fields; the table then leaves out required fields' marks and defaults.
     """
     facts = schemas()[schema]
     rows = [

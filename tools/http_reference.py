@@ -78,7 +78,7 @@ def _content(part: Json) -> Json:
 
 
 def _described(schemas: dict[str, Json]) -> list[str]:
-    """Return the names of the objects of this page: all but those that only a policy or SageMaker's request uses."""
+    """Return the names of the objects of this page: all except the policy, its parts and SageMaker's request."""
     elsewhere = _reached(schemas, Policy.__name__) | _ELSEWHERE.keys()
     return sorted(schemas.keys() - elsewhere, key=str.lower)
 
@@ -104,7 +104,7 @@ def _fields(schema: Json) -> str:
 
 
 def _required(name: str, schema: Json) -> str:
-    """Return the note for a required field of a request; an answer has all fields."""
+    """Return the note for a required field of a request; empty for answers, which have all fields."""
     required = schema.get("required", [])
     return ", required" if name in required and len(required) < len(schema["properties"]) else ""
 

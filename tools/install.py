@@ -100,7 +100,7 @@ def read_settings(listed: str) -> dict[str, str]:
 
 
 def uv_environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that give uv the settings of pip, without the variables that `environ` contains."""
+    """Return the variables by which uv gets pip's settings. Variables that `environ` contains are left out."""
 
     def variables() -> Iterator[tuple[str, str]]:
         if (index := settings.get("index-url")) and "UV_INDEX_URL" not in environ:

@@ -25,7 +25,7 @@ class Heading(NamedTuple):
 
 
 def prose_lines(page: str) -> Iterator[str]:
-    """Yield the lines of a page outside of blocks of code; a line of code is an empty line."""
+    """Yield each line of a page; for each line of a block of code, yield an empty line instead."""
     fence = ""
     in_list = in_code = False
     after_blank = True
@@ -46,7 +46,7 @@ def prose_lines(page: str) -> Iterator[str]:
 
 
 def headings(page: str) -> list[Heading]:
-    """Return the headings with their anchors; the second heading of a text has the anchor `text-1`."""
+    """Return the headings with their anchors; the second heading with the same text has the anchor `text-1`."""
     seen: Counter[str] = Counter()
     found = []
     for line in prose_lines(page):

@@ -4,8 +4,8 @@
 
 uv makes each environment in build/matrix, from wheels only, from the sources that pip is configured with. The
 environment contains the client as an editable installation, with the lowest versions that pyproject.toml names or the
-newest ones. The client's tests run in the environment, and then the client uses a local cloud. A Python that neither
-pyenv nor uv has, and that uv cannot download, is left out, and a line says so. `make dist` tries the wheel itself.
+newest ones. The client's tests run in the environment, and then the client uses a local cloud. If neither pyenv
+nor uv has a Python, and uv cannot download it, that Python is left out with a message. `make dist` tries the wheel.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 # Packages of the tests themselves, always in the newest compatible versions.
 TEST_TOOLS = ("hypothesis", "moto[events,s3]", "psutil", "pyte", "pytest", "pytest-timeout", "pytest-xdist")
-# The tests with the SDK are left out: they are part of the ordinary tests, and the SDK has its own lowest version.
+# Leave out the tests with the SDK: the ordinary tests include them, and the SDK has its own lowest version.
 OPTIONS = ["--ignore", "tests/client/integrations/test_sdk_v2.py", "-p", "no:cacheprovider", "--timeout", "600"]
 PYTEST_INI = f"""\
 [pytest]
@@ -82,7 +82,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def interpreter(python: str) -> str:
-    """Return the path of pyenv's interpreter, which uv does not find; else the version, which uv looks for."""
+    """Return the path of pyenv's interpreter, since uv does not find that; else the version, for which uv searches."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return str(max(versions.glob(f"{python}.*/bin/python"), default=python))
 

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def _unwrapped(prose: str) -> str:
-    """Join the lines of each paragraph of a source text; paragraphs and lists stay."""
+    """Join the lines of each paragraph of a source text, but not different paragraphs or list items."""
     return re.sub(r"(?<!\n)\n(?![\n-])", " ", prose).strip()
 
 

@@ -46,7 +46,7 @@ _VARIABLE = (
 
 @dataclass(frozen=True)
 class Shown:
-    """An output that a page shows, and how it comes about."""
+    """An output that a page shows, with the options of its marker."""
 
     text: str
     lines: tuple[int, int] | None = None
@@ -74,7 +74,7 @@ class Step:
 
     @property
     def commands(self) -> list[str]:
-        """The commands of the block; a line that ends with a backslash goes on in the next one."""
+        """The commands of the block; a line that ends with a backslash continues on the next line."""
         return [] if self.file else [one for one in re.split(r"(?<!\\)\n", self.text) if one.strip()]
 
 
@@ -87,7 +87,7 @@ class _Fence:
 
 
 def steps(page: str) -> list[Step]:
-    """Return the steps of a page in their order. Raise ValueError if an output stands below no commands."""
+    """Return the steps of a page in their order. Raise ValueError if an output is not below commands."""
     found: list[Step] = []
     for fence in _fences(page):
         text = "\n".join(fence.lines)
@@ -122,15 +122,15 @@ def difference(shown: Shown, printed: str) -> str:
 
 
 def similar(text: str, ignore: str = "") -> list[str]:
-    """Return the lines of a text without what differs between runs: times, sizes, addresses and widths of columns."""
+    """Return a text's lines without differences between runs, such as times, sizes, addresses and widths of columns."""
     lines = [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
     return [line for line in map(_constant, lines) if line]
 
 
 def _cut_off_alike(expected: str, got: str) -> str:
-    """Return the expected line if both lines end with … and one goes on as the other begins; else the other line.
+    """Return ``expected`` if both lines end with … and the shorter line is the beginning of the other; else ``got``.
 
-    The width of a column, and with it the place where a text is cut off, depends on times in other columns.
+    Times in other columns change the width of a column, and so the place where its text is cut off.
     """
     cut_off = expected.endswith("…") and got.endswith("…")
     length = min(len(expected), len(got)) - 1

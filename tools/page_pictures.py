@@ -11,9 +11,9 @@ from tests.browser import browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import SampleQueue, sample_queue
 
 _VARIANTS = {"": ("light", 1440, 900), "-dark": ("dark", 820, 1100)}
-# The sample queue checks no signature, so any credentials do.
+# The sample queue checks no signature, so any credentials work.
 _ACCOUNT = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "sample", "AWS_SECRET_ACCESS_KEY": "sample"}
-_SETTLED = 2500  # milliseconds after a page is loaded, in which its figures are drawn
+_SETTLED = 2500  # milliseconds from the loading of a page until its figures are drawn
 
 
 def main() -> None:

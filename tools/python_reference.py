@@ -40,7 +40,7 @@ _RETURNED: tuple[Any, ...] = (
     *(JobCheckpoints, Checkpoint, CheckpointFile, TrialRow),
 )
 _TYPES = (shape, models, history, preview, client, space)
-"""The modules whose type aliases signatures and fields contain."""
+"""The modules with the type aliases that signatures and fields name."""
 _SUMS: tuple[Any, ...] = (Usage, CauseUsage, ProjectCauses, RemainingBudget, FailureSum)
 """The classes of sums, which the page names without their fields."""
 
@@ -84,7 +84,7 @@ def _sections() -> Iterator[str]:
 
 
 def _types(text: str) -> Iterator[str]:
-    """Yield the section about types that fields and signatures of ``text`` name, and that it does not describe."""
+    """Yield the section about types that ``text`` names in fields and signatures but does not describe."""
     fields = re.findall(r"^\| `\w+`: `([^`]*)`", text, re.MULTILINE)
     signatures = re.findall(r"^```python\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     named = set(re.findall(r"\b[A-Z]\w+\b", " ".join([*fields, *signatures]))) - set(
@@ -211,7 +211,7 @@ def _flat(documented: Any) -> str:
 
 
 def _cell(text: str, *, table: bool = True) -> str:
-    """Return text on one line in which only code has a meaning in Markdown."""
+    """Return text on one line, with Markdown's characters escaped outside of code."""
     lines = re.sub(r"\s*\n- ", "; ", text) if table else text
     parts = " ".join(lines.replace("``", "`").split()).split("`")
     marks = r"([\\*_<|])" if table else r"([\\*_<])"

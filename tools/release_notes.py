@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class ReleaseError(Exception):
-    """A tag that is not the tag of this version, or a version without changes."""
+    """A tag that differs from the version of this checkout, or a version without changes in CHANGELOG.md."""
 
 
 def versions() -> Mapping[str, str]:

@@ -4,8 +4,8 @@
 
 The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and
 estimators run twice there: with the SDK's session ("theirs"), and with QueueTrainingJobSession ("ours"), which
-sdk_tests_plugin.py puts in its place. Our session asks a queue on this machine that has no jobs. A test that passes
-with theirs must pass with ours, or have its reason in REASONS.
+sdk_tests_plugin.py puts in its place. Our session calls a queue without jobs on this machine. A test that passes
+with theirs must pass with ours, unless REASONS has a reason for the difference.
 
 SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without SOURCE, the source distribution of
 the package index is tried, and then the version's archive is downloaded from GitHub.
@@ -70,7 +70,7 @@ REASONS: Mapping[str, str] = {
 
 
 class Failed(Exception):
-    """Tests that are not available, or that cannot be run."""
+    """Raised if the tests are not available or cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,10 @@ Fetch = Callable[[str, Path], Path]
 
 
 def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fetch]) -> Path:
-    """Return a folder with the SDK's tests: in ``given``, or in the first archive that a function of ``ways`` gets.
+    """Return a folder with the SDK's tests: in ``given``, else in the first archive with tests among those of ``ways``.
 
-    Files are downloaded and unpacked in ``folder``. Raise Failed, which names the places that were tried.
+    The functions in ``ways`` are called in order. Files are downloaded and unpacked in ``folder``. Raise Failed, which
+    names the places that were tried.
     """
     if given is not None:
         if not given.exists():
@@ -288,7 +289,7 @@ def queue_without_jobs() -> Iterator[QueueWithoutJobs]:
 
 
 def differing(theirs: Run, ours: Run) -> dict[str, str]:
-    """Return the tests that pass with theirs and not with ours, with their results."""
+    """Return the tests that pass with theirs and not with ours, and their results with ours."""
     passed = [test for test, ending in theirs.endings.items() if ending == PASSED]
     endings = {test: ours.endings.get(test, NOT_RUN) for test in passed}
     return {test: ending for test, ending in endings.items() if ending != PASSED}
@@ -312,7 +313,7 @@ def table(theirs: Run, ours: Run, files: Sequence[str]) -> str:
 
 
 def differences(theirs: Run, ours: Run) -> tuple[str, int]:
-    """Return a line for each difference, and the number of unexpected ones."""
+    """Return lines about differences and about unneeded REASONS, and the number of unexpected differences."""
     lines, unexpected = [], 0
     found = differing(theirs, ours)
     for test, ending in found.items():

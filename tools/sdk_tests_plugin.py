@@ -14,7 +14,7 @@ import boto3
 import pytest
 import sagemaker.local
 import sagemaker.session
-import sagemaker.workflow.pipeline_context  # before the replacement, as it derives classes from the session
+import sagemaker.workflow.pipeline_context  # before the replacement, since this module derives classes from the session
 from botocore.hooks import BaseEventHooks, HierarchicalEmitter
 
 from sagemaker_queue import QueueClient, QueueTrainingJobSession
@@ -48,7 +48,7 @@ def replace_session(url: str) -> None:
 def give_events(owner: Any) -> None:
     """Give a mock the events that a session or client of boto3 has.
 
-    Otherwise the mock records the registration of our handlers as calls, and tests that check its calls fail.
+    Otherwise the mock records the registration of our handlers as calls, and tests that check the mock's calls fail.
     """
     if owner is not None and not isinstance(getattr(owner, "events", None), BaseEventHooks):
         owner.events = HierarchicalEmitter()
@@ -60,7 +60,7 @@ def note(report: Any) -> None:
         crash = getattr(report.longrepr, "reprcrash", None)
         words = (crash.message if crash else str(report.longrepr)).strip().splitlines() or ["it gives no reason"]
         endings.setdefault(report.nodeid, words[0] if crash else words[-1])
-        if endings[report.nodeid] == PASSED:  # its teardown failed
+        if endings[report.nodeid] == PASSED:  # the test passed, but its teardown failed
             endings[report.nodeid] = words[0]
     elif report.skipped:
         endings[report.nodeid] = "skipped"

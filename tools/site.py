@@ -1,8 +1,8 @@
 """``python -m tools.site``: build the site of the documentation from docs/ and mkdocs.yml.
 
-The pages are prepared for MkDocs, because its Markdown differs from GitHub's: headings get GitHub's anchors, lists
-their blank lines and indentation, alerts become admonitions. A link that leaves docs/ leads to a copy of the file,
-which is in the folder ``files``. Beside the pages, the site has every page as Markdown, and a list of them, llms.txt.
+The pages are prepared for MkDocs, because its Markdown differs from GitHub's: headings get GitHub's anchors,
+lists get blank lines and indentation, and alerts become admonitions. A link to a file outside of docs/ leads to a copy
+of the file in the folder ``files``. The site also has every page as Markdown, and llms.txt, a list of the pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".ipynb": "json
 _ITEM = re.compile(r"^( *)([-*+]|\d+[.)])( +)")
 _ALERT = re.compile(r"^> \[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]$")
 _SEARCH = {f"{COPIES}/": "exclude: true", "developers/adr/": "exclude: true", "developers/": "boost: 0.5"}
-"""The weight of pages in the search, by the beginning of their places; users' pages come first."""
+"""The search options of pages, by the beginning of their paths. Pages for users rank above pages for developers."""
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
 def build(root: Path, site: Path) -> int:
     """Build the site of a checkout into the folder ``site``, and return the exit status of MkDocs.
 
-    Any warning is an error, such as one about a link to a page or an anchor that does not exist.
+    Any warning is an error, such as a warning about a link to a missing page or anchor.
     """
     source = site.with_name(f"{site.name}-source")
     for folder in (source, site):
@@ -205,7 +205,7 @@ def _list_lines(page: str) -> Iterator[str]:
 
 
 def _with_links_in_html(page: str, place: str) -> str:
-    """Adapt addresses in HTML, which MkDocs leaves as they are, to the page's own folder."""
+    """Adapt relative addresses in HTML: MkDocs serves a page from a folder of its own, and leaves HTML unchanged."""
     if PurePosixPath(place).name in ("index.md", "README.md"):
         return page
 
@@ -219,7 +219,7 @@ def _with_links_in_html(page: str, place: str) -> str:
 
 
 def llms_txt(pages: Mapping[str, str], config: Mapping[str, Any]) -> str:
-    """Return the list of all pages of the navigation, for language models: llmstxt.org has the format."""
+    """Return the list of all pages of the navigation, for language models, in the format of llmstxt.org."""
     lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
     for section in config["nav"]:
         ((heading, content),) = section.items()

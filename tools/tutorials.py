@@ -1,7 +1,7 @@
 """The tutorials of docs/start, typed on a terminal: python -m tools.tutorials [PAGE ...] writes their outputs.
 
 Each page is typed from beginning to end, on a local cloud that the page itself starts. For the page about a queue on
-AWS, a local cloud stands in for the account: a user there has the rights of examples/iam/user.json and no others.
+AWS, a local cloud replaces the account, and the user has only the rights of examples/iam/user.json.
 Outputs that are similar to those on the page are kept, so that times and amounts change only together with words.
 """
 
@@ -37,7 +37,7 @@ STAND_INS = {
 BUCKET = f"ml-training-{ACCOUNT}"
 PROVISIONING = 20.0  # seconds until a job on "AWS" gets its instances
 _WIDTH, _HEIGHT = 100, 500
-_UNWRAPPED = 400  # columns; a page breaks no lines within words, as a terminal does
+_UNWRAPPED = 400  # columns; enough for every line, since a terminal would break lines within words
 # The prompt of each shell reveals the status of the last command. Line editing would add control codes.
 _PROMPT = re.compile(rb"\x1e(\d+)\x1e\Z")
 _STARTUP = "PS1=$'\\x1e$?\\x1e' PS2=''\nset +o emacs\nunset HISTFILE PROMPT_COMMAND\nstty -echo\n"
@@ -45,7 +45,7 @@ _QUESTION = re.compile(rb"\[y/N\]:? ?\Z")
 
 
 class Reader:
-    """A person at a terminal who types the steps of a page."""
+    """A simulated reader, who types the steps of a page on a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -64,7 +64,7 @@ class Reader:
             output, status = self._once(command, step.shown.interrupt if step.shown else "")
             expected = step.shown.exit if step.shown else 0
             if command == "exit" or (step.shown and step.shown.interrupt):
-                break  # a shell ends with the status of its last command, and an interrupted command with any
+                break  # ``exit`` has the status of the last command; an interrupted command may have any status
             assert status == expected, f"{command}\nended with {status}:\n{output}"
             if not step.shown or re.search(step.shown.repeat, re.sub(r"\s+", " ", output)):
                 break
@@ -83,7 +83,7 @@ class Reader:
         return rendered(written[: prompt.start()]), int(prompt[1])
 
     def _wait_for_prompt(self, begin: int) -> bytes:
-        """Return what was written since `begin` as soon as the shell waits; answer yes to each question before."""
+        """Answer yes to each question until the shell shows its prompt; return the output since `begin`."""
         answers: list[tuple[int, bytes]] = []
 
         def waits() -> bool:
@@ -96,7 +96,7 @@ class Reader:
 
         self._terminal.wait(waits)
         written = self._terminal.written[begin:]
-        for place, answer in reversed(answers):  # the terminal does not echo what is typed
+        for place, answer in reversed(answers):  # insert the answers, since the terminal echoes no input
             written = written[: place - begin] + answer + written[place - begin :]
         return written
 

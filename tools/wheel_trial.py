@@ -2,10 +2,10 @@
 
     .venv/bin/python -m tools.wheel_trial FOLDER
 
-uv makes an environment with the oldest and the newest Python that the client supports and that the machine has, and
-installs the wheel of the folder: the oldest with the lowest versions of its dependencies, the newest with the highest.
-Each environment submits a job to a local cloud, from a folder with packages of the user that have the names of the
-queue's own packages.
+uv makes an environment with the oldest and one with the newest Python that the client supports and the machine has. The
+wheel of the folder is installed in both. The oldest supported Python gets the lowest versions of the wheel's
+dependencies, any other Python the highest. Each environment submits a job to a local cloud. The job is submitted from a
+user's folder, in which packages have the names of the queue's own packages.
 """
 
 import sys
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools.matrix import PYTHONS, UV, bare_environment, interpreter, run, uv_settings
 
-# Folders of the user, which a script or `python -m` in this folder finds before installed packages.
+# Packages of the user. A script or `python -m` in the user's folder finds these before installed packages.
 USERS_PACKAGES = ("api_contract", "job_queue")
 SCRIPT = """\
 set -e
@@ -41,7 +41,7 @@ def main(folder: Path) -> int:
 
 
 def first_found(pythons: Sequence[str], work: Path, uv: Mapping[str, str]) -> tuple[str, Path]:
-    """Return the first of these Pythons that this machine has or gets, with its new environment."""
+    """Return the first of these Pythons that is installed or that uv can download, with its new environment."""
     environments = ((python, environment(python, work, uv)) for python in pythons)
     return next((python, home) for python, home in environments if home)
 

@@ -1,4 +1,4 @@
-"""A job by aioboto3, whose event loop must not block while the client asks the queue."""
+"""A job by aioboto3, whose event loop must not block while the client calls the queue."""
 
 import asyncio
 import json

@@ -10,11 +10,11 @@ import boto3
 
 name = json.loads(Path(sys.argv[1]).read_text())["TrainingJobName"]
 task = [sys.executable, str(Path(__file__).with_name("airflow_task.py")), *sys.argv[1:]]
-sagemaker = boto3.client("sagemaker")  # asks SageMaker itself, not the queue
+sagemaker = boto3.client("sagemaker")  # calls SageMaker, not the queue
 
 
 def training_jobs() -> set[str]:
-    """Return the names of the attempts, and of other training jobs of the task."""
+    """Return the names of the task's training jobs in SageMaker, without the job that preempts the task's job."""
     answer = sagemaker.list_training_jobs(NameContains=name, MaxResults=100)
     names = {job["TrainingJobName"] for job in answer["TrainingJobSummaries"]}
     return {one for one in names if not one.startswith(f"{name}-gang")}

@@ -1,4 +1,4 @@
-"""A job by boto3, as programs without knowledge of the queue make it: with their own session, client and waiter."""
+"""A job by boto3, from a program that does not know the queue and has its own session, client and waiter."""
 
 import json
 import sys

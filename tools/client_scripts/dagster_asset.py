@@ -1,4 +1,4 @@
-"""An asset of Dagster, made by a job that reports through Dagster Pipes; its messages are read from CloudWatch."""
+"""An asset of Dagster, made by a job that reports through Dagster Pipes; Dagster reads the reports from CloudWatch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A framework's estimator of the SageMaker SDK v2, without a session argument; it uploads its script."""
+"""A framework's estimator of the SageMaker SDK v2, without a session argument; the estimator uploads its script."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ estimators: dict[str, tuple[type[Any], dict[str, str]]] = {
         {"transformers_version": "4.56.2", "pytorch_version": "2.8.0", "py_version": "py312"},
     ),
     "tensorflow": (TensorFlow, {"framework_version": "2.19.0", "py_version": "py312"}),
-    "sklearn": (SKLearn, {"image_uri": image}),  # its own images are not for instances with GPUs
+    "sklearn": (SKLearn, {"image_uri": image}),  # SKLearn's own images do not run on GPU instances
     "xgboost": (XGBoost, {"framework_version": "3.0-5", "py_version": "py3"}),
 }
 kind, versions = estimators[sys.argv[2]]

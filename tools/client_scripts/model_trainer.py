@@ -1,4 +1,4 @@
-"""A ModelTrainer of the SageMaker SDK v3, without a session argument; it makes the job's name itself."""
+"""A ModelTrainer of the SageMaker SDK v3, without a session argument; the trainer creates the job's name itself."""
 
 import json
 import sys

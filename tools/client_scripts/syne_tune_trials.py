@@ -44,7 +44,7 @@ tuner = Tuner(
     stop_criterion=StoppingCriterion(max_num_trials_completed=2),
     n_workers=1,
     sleep_time=1,
-    # Without this, 0.13.0 loses a trial if another ends between its two requests for states.
+    # Otherwise, Syne Tune 0.13.0 loses a trial if another trial ends between its two requests for states.
     start_jobs_without_delay=True,
     tuner_name=request["TrainingJobName"],
     suffix_tuner_name=False,

@@ -16,8 +16,8 @@ image = request["AlgorithmSpecification"]["TrainingImage"]
 
 
 async def main() -> None:
-    """Launch the run, and wait for its end as the agent does."""
-    # The runner needs no more than this of the client of W&B's server.
+    """Launch the run, and wait for its end like the agent."""
+    # A stand-in for the client of W&B's server, with only the attributes that the runner uses.
     api: Any = SimpleNamespace(settings={"base_url": "https://api.wandb.ai"}, api_key="0" * 40)
     item = {
         "entity": "us",

@@ -39,7 +39,7 @@ client.create_stack("ours", dict.fromkeys(components, "ours"))
 client.activate_stack("ours")
 
 script = request["Environment"]["SCRIPT"]
-parts = {f"PART{number}": script[number * 500 :][:500] for number in range(4)}  # a variable holds 512 characters
+parts = {f"PART{number}": script[number * 500 :][:500] for number in range(4)}  # a variable has at most 512 characters
 step = CommandStep(
     name="train",
     command=[

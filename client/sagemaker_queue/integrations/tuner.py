@@ -85,9 +85,9 @@ class QueueTuner:
     ) -> None:
         """Run the trials until all have ended. Requests are at least ``poll`` seconds apart.
 
-        ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study, with which the names of
-        its jobs begin. An existing study of that name is continued with its live jobs. Ctrl-C does not stop the
-        jobs.
+        ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study. The names of the study's
+        jobs begin with this name. An existing study of that name is continued with its live jobs. Ctrl-C does not stop
+        the jobs.
 
         Raises InvalidOption if the existing study has other settings, and QueueError if the first trials all fail. If
         the queue refuses a job, the queue's error is raised.
@@ -176,7 +176,7 @@ class QueueTuner:
         return self.study_name
 
     def _start(self, trial: StoredTrial, inputs: Any) -> None:
-        estimator = copy.copy(self.estimator)  # shares the sessions; a trial's changes are made to copies below
+        estimator = copy.copy(self.estimator)  # shares the sessions; changed attributes are replaced below
         estimator.jobs = []
         if isinstance(getattr(estimator, "_hyperparameters", None), dict):
             estimator._hyperparameters = dict(estimator._hyperparameters)

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8787
-_GRACE_SECONDS = 1  # how long the server, when it ends, waits for open tabs to disconnect
+_GRACE_SECONDS = 1  # maximum wait for open tabs to disconnect when the server ends
 
 
 def listen(port: int | None) -> socket.socket:
-    """Return a socket that only this machine can reach, on ``port`` (default: ``PORT``, or any port if that is in use).
+    """Return a listening socket that only this machine can reach.
 
-    Raises ConfigError if the given port is in use.
+    ``port`` defaults to ``PORT``, or to any free port if ``PORT`` is in use. Raises ConfigError if a given port is in
+    use.
     """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

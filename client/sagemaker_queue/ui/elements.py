@@ -40,7 +40,7 @@ def heading(text: str, level: int = 1) -> None:
 
 
 class Grid:
-    """A table that can be sorted, filtered and used by keyboard, and that is fast also with thousands of rows."""
+    """A table that users can sort, filter and use by keyboard. The table stays fast with thousands of rows."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]], empty: str, *, height: str, **options: Any) -> None:
         self.element = ui.aggrid(
@@ -106,8 +106,8 @@ def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
     """Return a column of times, in seconds since the epoch, which are shown relative to now.
 
-    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about``, ``at``, or text with a digit that is shown as it is.
-    Without ``how``, the cell ``<field>How`` of each row has the form.
+    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. A text with a digit is shown in place of the
+    time. Without ``how``, the cell ``<field>How`` of each row has the form.
     """
     form = f"'{how}'" if how else f"params.data.{field}How"
     format = {":valueFormatter": f"params => smqWhen(params.value, {form})"}
@@ -120,7 +120,7 @@ def seconds(time: datetime | None) -> float | None:
 
 
 def state_text(job: JobSummary) -> str:
-    """Return a job's state, with a remark if the job is idle or held."""
+    """Return a job's state, with a remark if the job hangs, is idle or is on hold."""
     if job.hung_since:
         return f"{job.state}, hangs for {age(job.hung_since)}"
     if job.idle_since:

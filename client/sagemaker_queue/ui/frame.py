@@ -17,7 +17,7 @@ PLACES: Mapping[str, str] = {
     "/what-if": "What if",
 }
 STORED = "smq-dark"  # key in the browser's local storage
-# JavaScript for whether dark mode is on: the stored choice, else the preference of the browser.
+# JavaScript expression that is true in dark mode: the stored choice, else the browser's preference.
 DARK = (
     f"localStorage.getItem('{STORED}') === null ? matchMedia('(prefers-color-scheme: dark)').matches"
     f" : localStorage.getItem('{STORED}') === 'true'"

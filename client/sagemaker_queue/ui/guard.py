@@ -1,8 +1,8 @@
 """Access control of the pages: a single-use token is exchanged for a secret path and a cookie for that path.
 
 Other users of the machine and pages of the web can also reach a port of this machine. Browsers send a cookie for
-127.0.0.1 to every port of this machine. So the cookie is limited to a secret path, which the browser requests from no
-other server. A request needs both the path and the cookie, so a leaked address alone gives no access.
+127.0.0.1 to every port of this machine. So the cookie is valid only for a secret path, which the browser does not
+request from other servers. A request needs both the path and the cookie, so a leaked address gives no access.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENTER = "/enter"  # accepts the token, in the body of a POST
 _THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _LARGEST_FORM = 1000  # bytes
 _POLICY_VIOLATION = 1008  # a close code of WebSocket
-# Scripts of the page's libraries are inline and evaluate text; default-src prevents requests to other servers.
+# The pages' libraries need inline scripts and eval. default-src prevents requests to other servers.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
     "frame-ancestors 'self'; form-action 'self'; base-uri 'self'; object-src 'none'",
@@ -100,7 +100,7 @@ class Guard:
                 scope, send, "This page is only available at 127.0.0.1, at localhost, or at the address of the proxy."
             )
         elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
-            await self._enter(receive, send)  # from the handover's file or our own form, which have no origin
+            await self._enter(receive, send)  # the handover's file and the server's own form send the Origin null
         elif not self._is_own_origin(headers):
             await _refuse(scope, send, "This page does not accept requests from other web pages.")
         elif path == ENTER and asks == "POST":
@@ -149,7 +149,10 @@ class Guard:
         return f"{self._access.name}={self._access.cookie}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
     def _inner(self, scope: Scope, path: str) -> Scope:
-        """Return the request for the application: its path is relative to the secret folder, which a header names."""
+        """Return the request for the application.
+
+        The path is relative to the secret folder. The header X-Forwarded-Prefix has the folder itself.
+        """
         kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
         place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
         return {**scope, "path": path, "raw_path": path.encode(), "headers": [*kept, (b"x-forwarded-prefix", place)]}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 HOURS = 24.0  # how long attempts stay in the views after their end
-_OVERLAP = timedelta(minutes=2)  # read again each time, as the history lists attempts some time after their end
-_LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
+_OVERLAP = timedelta(minutes=2)  # read again each time, since the history gets an attempt only some time after its end
+_LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, even if no attempt has ended
 
 
 @dataclass(frozen=True)

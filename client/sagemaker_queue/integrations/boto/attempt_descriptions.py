@@ -18,8 +18,8 @@ from sagemaker_queue.queue.attempt_clients import is_elsewhere
 logger = logging.getLogger(__name__)
 
 MOST_ASKED = 25
-"""Maximum number of earlier attempts of one job whose descriptions are read from SageMaker: the first and the latest
-attempts. For the attempts in between, the queue's record is used."""
+"""Maximum number of earlier attempts of a job that are described from SageMaker: the first one and the latest ones.
+The queue's record describes the attempts in between."""
 _MOST_KEPT = 1000
 
 
@@ -48,7 +48,7 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
 def _present(call: Call, job: JobDetail) -> Answer | None:
     """Return SageMaker's description of the job's present attempt; None if SageMaker does not know the attempt.
 
-    If the attempt is in an account without a profile, return None too: the queue's record describes the job.
+    Return None also if the attempt is in an account without a profile. The queue's record then describes the job.
     """
     try:
         client = call.client_of(job, job.job)
@@ -75,7 +75,7 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
         if name not in jobs.ended:
             try:
                 described = _described(call.client_of(attempt, job.job), name)
-            # Throttled, denied, or in another account without a profile: use the queue's record.
+            # The call is throttled or denied, or the account has no profile: use the queue's record.
             except (ClientError, NoAccountProfile):
                 continue
             if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):

@@ -1,4 +1,4 @@
-"""A call of an AWS operation by a program, and the type of its handlers."""
+"""A call of an AWS operation by a program, and the type of the functions that answer such calls."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

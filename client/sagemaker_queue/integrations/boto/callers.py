@@ -25,8 +25,8 @@ class Callers:
     """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
     The queue is ``queue``, else the queue of ``config``, else the queue that ``find_config`` finds. Without ``queue``,
-    the queue is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock
-    locked.
+    the queue is called with the caller's credentials. Thread-safe without a lock: a lock that
+    another thread holds during a fork would stay locked in the child process.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Callers:
         """Answer a call, or return None to let the call pass."""
         try:
             hooks = self.hooks(credentials, context["client_region"])
-        # No queue is configured, or its configuration is wrong: no job may bypass the queue.
+        # No valid queue is configured. Refuse CreateTrainingJob, since no job may bypass the queue.
         except QueueError as error:
             return refused(error) if model.name == _CREATE else None
         return hooks.answer(model, params, context)
@@ -55,7 +55,7 @@ class Callers:
     def hooks(self, credentials: Any, region: str | None) -> Hooks:
         """Return the hooks for the clients with these credentials. Raises ConfigError if no queue is configured."""
         frozen = credentials.get_frozen_credentials() if isinstance(credentials, Credentials) else credentials
-        # The secret is part of the key: the access key's id is not secret, and must not be enough to pose as its owner.
+        # Include the secret: the id of an access key is public, and must not give access to another caller's hooks.
         key = (os.getpid(), frozen and (frozen.access_key, frozen.secret_key, frozen.token))
         found = self._known.get(key)
         if found is None:

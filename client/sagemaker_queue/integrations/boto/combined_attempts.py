@@ -34,7 +34,7 @@ _Stage = tuple[str, Optional[datetime], str]
 
 
 def times(job: JobDetail, known: AttemptDescriptions) -> Description:
-    """Return the earliest start of training, and the attempts' training and billable seconds, each summed up."""
+    """Return the earliest start of training, and the sums of the attempts' training seconds and billable seconds."""
     starts = [
         described["TrainingStartTime"] for described in known.values() if described and "TrainingStartTime" in described
     ]
@@ -66,7 +66,7 @@ def transitions_of_attempts(
 
 
 def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[Description]:
-    """Return the secondary statuses of a job by the queue's record. The last one is the job's present state."""
+    """Return the secondary statuses of a job from the queue's record. The last status is the job's present state."""
     past = list(job.history)
     message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":
@@ -79,9 +79,9 @@ def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[De
 
 
 def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
-    """Return the stages of the history. For attempts that SageMaker knows, the stages are SageMaker's.
+    """Return the stages of the history. For attempts that SageMaker knows, use SageMaker's statuses.
 
-    SageMaker's statuses of an attempt's end are left out, since the job continues.
+    Leave out the statuses at the end of an attempt, since the job continues.
     """
     stages: list[_Stage] = []
     inserted: set[int] = set()

@@ -99,7 +99,7 @@ class Hooks:
         _ALIVE.add(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Hooks:
-        """Return this object: the copy of a session shares its queue, since locks and connections cannot be copied."""
+        """Return this object: a copied session shares the hooks, since locks and connections cannot be copied."""
         return self
 
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[_Reply, Answer] | None:
@@ -143,9 +143,11 @@ class Hooks:
     def _client(
         self, service: str, region: str, account: str | None, endpoint: str | None, config: Any, job: str | None = None
     ) -> Any:
-        """Return a client of AWS; an ``account`` other than the queue's, and an endpoint of None, mean the profile's.
+        """Return a cached client of AWS, whose calls go to AWS and not to the queue.
 
-        Raises NoAccountProfile, whose message names ``job``.
+        With ``account``, the client uses the profile of that account, otherwise the hooks' own session. Without
+        ``endpoint``, the session's settings determine the endpoint. Raises NoAccountProfile, whose message names
+        ``job``.
         """
         key = (service, region, account, endpoint)
         with self._lock:  # boto3 sessions are not thread-safe while creating a client
@@ -154,7 +156,7 @@ class Hooks:
                 create: Any = session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)
                 if endpoint is None and is_loopback(urlsplit(made.meta.endpoint_url).hostname or ""):
-                    # The setting of the endpoint names a proxy of the queue, which must not call itself.
+                    # The endpoint setting names a proxy of the queue. Ignore it: the proxy must not call itself.
                     direct = config.merge(_Config(ignore_configured_endpoint_urls=True))
                     made = create(service, region_name=region, config=direct)
                 pass_all_calls(made.meta.events)  # calls of this client go to AWS
@@ -162,9 +164,9 @@ class Hooks:
             return self._clients[key]
 
     def _client_elsewhere(self, service: str, place: Place, job: str, endpoint: str, config: Any) -> Any:
-        """Return a client for an attempt in another region or account than the called client, whose endpoint is given.
+        """Return a client for an attempt in another region or account. ``endpoint`` is that of the called client.
 
-        A local cloud has one endpoint for all regions and accounts. Elsewhere, each region has endpoints of its own.
+        A local cloud has one endpoint for all regions and accounts. In AWS, each region has its own endpoints.
         """
         on_this_machine = is_loopback(urlsplit(endpoint).hostname or "")
         region = place.region or self.jobs.queue.region

@@ -19,7 +19,7 @@ _ONE_DAY = 86_400  # seconds: SageMaker's default of MaxRuntimeInSeconds
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:
-    """Return whether the job is described by an attempt: one that runs or stops, or a finished job's last one."""
+    """Return whether an attempt describes the job: a running or stopping attempt, or a finished job's last attempt."""
     return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
 
 
@@ -40,12 +40,12 @@ def arn_of(job: JobSummary, region: str) -> str:
 
 
 def status_of(job: JobSummary) -> str:
-    """Return the job's TrainingJobStatus by the queue's record."""
+    """Return the job's TrainingJobStatus from the queue's record."""
     return ENDED.get(job.state) or ("Stopping" if job.cancel_requested else "InProgress")
 
 
 def secondary_status_of(job: JobSummary) -> str:
-    """Return the job's SecondaryStatus by the queue's record."""
+    """Return the job's SecondaryStatus from the queue's record."""
     return "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
 
 
@@ -55,7 +55,7 @@ def renamed(arn: str, name: str) -> str:
 
 
 def from_attempt(job: JobDetail, described: Description, known: AttemptDescriptions) -> Description:
-    """Describe the job by SageMaker's description of its present attempt.
+    """Describe the job from SageMaker's description of the job's present attempt.
 
     Times and secondary statuses cover all attempts of the job.
     """
@@ -76,7 +76,7 @@ def from_attempt(job: JobDetail, described: Description, known: AttemptDescripti
 
 
 def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
-    """Describe the job by the queue's record, for jobs without a usable description of their attempt."""
+    """Describe the job from the queue's record, if SageMaker has no usable description of an attempt."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None

@@ -18,9 +18,9 @@ from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.attempt_storage import bucket_by_region, last_launched
 
 RECENT_SECONDS = 2.0
-LISTED_SECONDS = 60.0
-_POLICY_SECONDS = 60.0  # time for which the buckets in the policy are reused
-"""Time for which a list of the queue's jobs is reused to answer calls for further pages."""
+LISTED_SECONDS = 60.0  # time for which a list of the queue's jobs is reused to answer calls for further pages
+_POLICY_SECONDS = 60.0
+"""Time for which the policy, and so the buckets in the policy, is reused."""
 MOST_LISTED = 10_000
 """Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
 _MANY = 500
@@ -63,7 +63,10 @@ class JobLookup:
         self._lock = threading.Lock()
 
     def buckets_of(self, job: JobDetail) -> Mapping[str, str]:
-        """Return the bucket of the last attempt's region for each bucket of the project; empty in the queue's region.
+        """Return a replacement for each bucket of the project: the bucket in the region of the job's last attempt.
+
+        The result is empty if that attempt is in the queue's region, or if the project has no bucket in the attempt's
+        region.
 
         The policy is read only for a job whose last attempt is in another region. Raises QueueError.
         """
@@ -80,7 +83,7 @@ class JobLookup:
     def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> JobListing:
         """Return the jobs in these states, without jobs that ended before ``since``. Raises QueueError.
 
-        With ``again``, for a further page of a list, an earlier answer of the last LISTED_SECONDS may be returned.
+        ``again`` is for further pages of a list: an answer that is at most LISTED_SECONDS old may then be returned.
         """
         with self._lock:
             found = self._listed.get((states, since))
@@ -90,7 +93,7 @@ class JobLookup:
         jobs = []
         for job in islice(self.queue.jobs(states), MOST_LISTED):
             if job.finished and since and job.state_since and job.state_since < since:
-                break  # finished jobs are last in the list, the latest end first
+                break  # finished jobs come last in the list, beginning with the latest end
             jobs.append(job)
         listing = JobListing(now, tuple(jobs))
         with self._lock:
@@ -126,7 +129,7 @@ class JobLookup:
     def _forget_unless_as(self, job: JobSummary) -> None:
         """Drop a job's cached description if a newer list shows another state or attempt.
 
-        No answer may be older than an earlier answer: a program that sees a job's end expects its whole log.
+        Otherwise a program that saw a job's end in the list could get an older answer, and miss the end of the log.
         """
         if job.job in self._known:
             _, known = self._known[job.job]
@@ -141,7 +144,7 @@ class JobLookup:
             return True
 
     def find_recent(self, name: object) -> JobDetail | None:
-        """Return the job as ``find`` does, but reuse an answer of the last RECENT_SECONDS, or about a finished job.
+        """Return the job like ``find``, but reuse an answer about a finished job, or of the last RECENT_SECONDS.
 
         Use this method for calls that come in bursts, such as calls that read logs.
         """

@@ -16,7 +16,7 @@ Find = Callable[[str], Optional[JobDetail]]
 """Returns the job with a name; None if there is no such job."""
 
 BucketsOf = Callable[[JobDetail], Mapping[str, str]]
-"""Returns the buckets of a job's request that its last attempt did not use, each with the bucket that it used."""
+"""Returns the replacement of each bucket of the project if the job's last attempt is in another region; else empty."""
 
 # The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")
@@ -39,7 +39,7 @@ def true_address(find: Find, address: str, buckets_of: BucketsOf) -> str:
 
 
 def in_buckets(address: str, buckets: Mapping[str, str]) -> str:
-    """Return an address in S3 with its bucket replaced, if ``buckets`` has a new bucket for it."""
+    """Return an address in S3 with its bucket replaced, if ``buckets`` has a replacement for that bucket."""
     scheme, _, rest = address.partition("://")
     bucket, slash, key = rest.partition("/")
     return f"{scheme}://{buckets.get(bucket, bucket)}{slash}{key}"

@@ -114,7 +114,7 @@ def uninstall() -> None:
     Sessions of ``boto_session`` and events that were passed to ``hook`` stay hooked.
     """
     with _Everywhere.lock:
-        startup.unhook_new_sessions(botocore)  # from now on, handlers that the loop below does not find let calls pass
+        startup.unhook_new_sessions(botocore)  # handlers that the loop below does not find then let calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
@@ -272,7 +272,7 @@ def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[Hierarchical
 
 
 def _others_change_emitters() -> bool:
-    """Return whether another thread runs code of botocore's emitters, other than emitting an event."""
+    """Return whether another thread runs a method of botocore's emitters that does not emit an event."""
     own = threading.get_ident()
     frames = [frame for thread, frame in sys._current_frames().items() if thread != own]
     for frame in frames:
@@ -285,7 +285,7 @@ def _others_change_emitters() -> bool:
 
 
 _EVENTS_FILE = HierarchicalEmitter.__init__.__code__.co_filename
-# These functions run handlers, which take as long as a call.
+# These functions run handlers for as long as an AWS call takes, so the change does not wait for their end.
 _EMITTING = frozenset({"emit", "emit_until_response", "_emit"})
 _LONGER_THAN_A_CHANGE_SECONDS = 1.0
 _PAUSE_SECONDS, _MOST_TRIES = 0.001, 3000

@@ -84,8 +84,8 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later.
 
-    An attempt of a live job is never deleted, not even by its own name. Deletion makes the name free, and if the queue
-    does not know the attempt's end yet, a late CreateTrainingJob call could launch the attempt again.
+    An attempt of a live job is never deleted, not even by its own name. Deletion makes the name free. If the
+    queue has not recorded the attempt's end yet, a late CreateTrainingJob call could then launch the attempt again.
     """
     name = call.parameters.get("TrainingJobName")
     job = jobs.find(name) or jobs.find_of_attempt(name)
@@ -177,7 +177,7 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 
 
 def _attempt(job: JobDetail, what: str) -> str:
-    """Return the name of the running attempt, or of a finished job's last one; else raise InvalidRequest.
+    """Return the name of the running attempt, or of a finished job's last attempt; else raise InvalidRequest.
 
     ``what`` is the second sentence of the error's message, to which "once it runs" is added.
     """

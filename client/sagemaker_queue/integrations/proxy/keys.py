@@ -2,13 +2,13 @@
 
 A program signs with a key of its own, which may differ from the proxy's key. An instance's role repeatedly gets new
 keys, and each assumption of a role or log-in by the Identity Center creates a new key. A request that is signed with
-one of these keys comes from the user, and is answered with the credentials of that key:
+one of the following keys comes from the user, and is answered with the credentials of that key:
 
 - the proxy's present and earlier keys, since a program may use a key that is older than the proxy's present one;
 - the present key of the instance or container, since a program may use a newer key than the proxy;
 - keys in the user's own files: of any profile in ~/.aws, and of roles and log-ins in the AWS CLI's cache.
 
-The proxy does not check whether a temporary key has expired: AWS does so for each request.
+The proxy does not check whether a temporary key has expired: AWS checks the key at each request.
 """
 
 from __future__ import annotations

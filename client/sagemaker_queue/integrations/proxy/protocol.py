@@ -28,10 +28,11 @@ class NotInModel(Exception):
 
 
 def operation_of(request: Request, own: Collection[str]) -> str:
-    """Return the operation that a request names. Raises ProxyRefusal unless exactly one is named, in a known form.
+    """Return the operation that a request names.
 
-    With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations. A name
-    that differs from such an operation only in capital letters is refused.
+    Raises ProxyRefusal unless the request names exactly one operation, in a known form. With looser rules, AWS and the
+    proxy could read different operations from one request. ``own`` are the queue's operations. A name that differs from
+    the name of such an operation only in capital letters is refused.
     """
     if any(request.headers.get_all(name) for name in _OTHER_WORDS):
         raise _unknown("a header names another method")
@@ -104,7 +105,7 @@ def parameters(given: Mapping[str, Any], operation: Any) -> dict[str, Any]:
 
 
 def serialized(answer: Mapping[str, Any], operation: Any) -> bytes:
-    """Return botocore's answer as AWS sends it; empty if the operation has no output."""
+    """Return a parsed answer of botocore as the JSON body that AWS sends; empty if the operation has no output."""
     shape = operation.output_shape
     return b"" if shape is None else json.dumps(_plain(shape, answer)).encode()
 

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 MOST_BYTES = 4 * 1024 * 1024  # maximum size of a body: four times SageMaker's largest (a pipeline's definition)
 _LONGEST_SILENCE_SECONDS = 120.0
-# Headers that may occur once only: one reader could take the first value, and another reader the last value.
+# Headers that may occur only once: of a repeated header, one reader could use the first value, another the last.
 _ONCE = (
     *("Host", "Authorization", "Content-Length", "Content-Type", "Content-Encoding"),
     *("X-Amz-Date", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Content-SHA256"),

@@ -36,7 +36,7 @@ def verified(
 ) -> Caller:
     """Return the credentials and region of a request's signature. Raises ProxyRefusal if the signature is not valid.
 
-    ``find`` returns the credentials with an access key. ``now`` defaults to the present time.
+    ``find`` returns the credentials that belong to an access key, or None. ``now`` defaults to the present time.
     """
     scope, signed, signature = _parts(request.header("Authorization"))
     sent_at = request.header("X-Amz-Date")
@@ -125,7 +125,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
 
 
 def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
-    """Raise ProxyRefusal unless the host and all x-amz- headers are signed, and no signed header is missing."""
+    """Raise ProxyRefusal if the host or an x-amz- header is not signed, or if a signed header is missing."""
     sent = {name.lower() for name in request.headers}
     needed = {"host", *(name for name in sent if name.startswith("x-amz-"))}
     if missing := sorted(needed - set(signed)):

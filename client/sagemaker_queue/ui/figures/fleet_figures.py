@@ -15,7 +15,7 @@ from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, R
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
-_NAME = 0.04  # least width of a bar that shows its name, as a part of the figure's width
+_NAME = 0.04  # minimum width of a bar that shows its name, as a fraction of the figure's width
 _MEMBERS_SHOWN = 8
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
@@ -214,7 +214,7 @@ def _add_reservation(
 
 
 def _names(members: Sequence[str]) -> str:
-    """Return the first names of the jobs that share an instance, and the number of others."""
+    """Return the names of the first jobs that share an instance, and the number of the other jobs."""
     more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
     return f"{', '.join(members[:_MEMBERS_SHOWN])}{more}" if members else "no job yet"
 

@@ -14,7 +14,7 @@ from api_contract.models import JobSummary, QueueStatus
 
 RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
 UNKNOWN_LENGTH = timedelta(hours=1)  # drawn length of an expected attempt without a known end
-_MARGIN = timedelta(seconds=1)  # a lane counts as free if the lane becomes free at most this much later
+_MARGIN = timedelta(seconds=1)  # a lane counts as free if it becomes free at most this long after the span's start
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def spans(
 
 
 def _parts(span: Span, now: datetime) -> Iterator[Span]:
-    """Yield the past part of a running span, and the expected part if its end is known; other spans unchanged."""
+    """Yield the past part of a running span, and the expected part if the end is known; yield other spans unchanged."""
     if span.kind not in (RUNS, EXTERNAL):
         yield span
         return
@@ -117,7 +117,7 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
 
 
 def _members(allocations: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """Return carrier -> names of its present and past members, from pairs of carrier and name."""
+    """Return the names of each carrier's members, from pairs of carrier and member. Skip pairs without a carrier."""
     found: dict[str, tuple[str, ...]] = {}
     for carrier, name in allocations:
         if carrier is not None and name not in found.get(carrier, ()):

@@ -14,7 +14,7 @@ from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plai
 
 _ROW = 34  # pixels
 _POINTS = 240  # points on the time axis
-_FEW = 12  # up to this number of instances, the axis has a tick for each
+_FEW = 12  # up to this number of instances, the axis has a tick for each instance
 NO_PROJECTS = "No projects yet. Define projects in a policy: smq policy apply FILE"
 
 
@@ -61,7 +61,7 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
 
 
 def _whole(within: Sequence[int], beyond: Sequence[int]) -> dict[str, int]:
-    """Return axis options with a tick for each instance if there are few."""
+    """Return axis options with a tick for each instance if no bar has more than ``_FEW`` instances."""
     return {"dtick": 1} if max([0, *(sum(both) for both in zip(within, beyond))]) <= _FEW else {}
 
 

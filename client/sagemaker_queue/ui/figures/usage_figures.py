@@ -18,7 +18,7 @@ NOTHING = "No attempt has ended in this period."
 def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_day: bool = False) -> go.Figure:
     """Return a figure of each key's instance hours: within the quota, borrowed, and lost by preemptions.
 
-    ``by_day``: whether the keys are days, the earliest first; else they are ordered by usage, the largest first.
+    With ``by_day``, the keys are days in ascending order. Otherwise the keys are in descending order of usage.
     """
     keys = list(hours.items())
     shown = dict(keys[-_MOST:] if by_day else keys[:_MOST])
@@ -51,7 +51,7 @@ def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_d
     return made
 
 
-# Colours of Okabe and Ito; patterns tell the causes apart without colours.
+# Colours of Okabe and Ito; patterns distinguish the causes without colours.
 _CAUSES: Mapping[Cause, tuple[str, dict[str, object]]] = {
     Cause.USEFUL: ("#0072B2", {}),
     Cause.PROVISIONING: ("#56B4E9", {"shape": ".", "size": 7}),

@@ -63,7 +63,7 @@ def fleet_page(tab: Tab) -> None:
         with empty:
             getting_started(view)
         cards = [(pool, tuple(_remarks(pool, view, view.at))) for pool in view.status.pools]
-        if cards != shown_cards:  # else the keyboard's focus on a button would be lost with every view
+        if cards != shown_cards:  # otherwise every view would take the keyboard focus from the buttons
             shown_cards[:] = cards
             pools.clear()
             with pools:

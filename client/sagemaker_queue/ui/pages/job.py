@@ -49,7 +49,7 @@ from sagemaker_queue.workflows.attempt_storage import address_there, last_launch
 from sagemaker_queue.workflows.results import checkpoints_of, results_of
 
 _FILES = 200  # maximum number of files that are listed in the results
-_AHEAD = 10  # number of jobs ahead that are listed by name
+_AHEAD = 10  # maximum number of jobs ahead, and of blockers, that are listed by name
 
 
 async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
@@ -81,7 +81,10 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
     advice: dict[str, tuple[str, ...]] = {}  # code of the reason to wait -> the queue's advice about this reason
 
     async def advise() -> None:
-        """Request advice on changes that would let the job start; only on a click, since the queue then makes plans."""
+        """Request advice on changes that would let the job start.
+
+        Only a click does so, since the queue must then compute plans.
+        """
         latest = await tab.ask(tab.queue.job, name, advice=True)
         if latest is not None and latest.why:
             advice.clear()
@@ -167,7 +170,7 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
 
 
 def _failure(job: JobDetail) -> None:
-    """Add the class, the cause and the remedy of a job's failure, and the last log lines of the rank."""
+    """Add the class, the cause and the remedy of a job's failure, and the log lines of the rank that failed first."""
     failure = shown_failure(job)
     if failure is None:
         return
@@ -257,7 +260,7 @@ def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, comm
         place.clear()
         with place:
             for stored in found or []:
-                key = one_line(stored.address.key)  # the job's program chose it
+                key = one_line(stored.address.key)  # chosen by the job's program
                 ui.label(f"{key}  {file_size(stored.size)}").classes("font-mono text-sm")
             if found is not None and not found:
                 ui.label("No files.").classes("smq-faint")

@@ -19,10 +19,10 @@ from sagemaker_queue.ui.parts.advice_card import AdviceCard
 from sagemaker_queue.ui.tab import Tab
 
 _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
-_MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
-_NAMED = 5  # jobs that a sentence names
+_MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum is 3 times the present value, and at least 8
+_NAMED = 5  # maximum number of jobs that a preview names for each change
 _DELAY = 0.6  # seconds from the last move of a slider to the request
-_ONE_PREVIEW = threading.Lock()  # the queue computes one preview of a caller at a time, and refuses a second preview
+_ONE_PREVIEW = threading.Lock()  # the queue refuses a second preview of the same caller at the same time
 
 
 async def what_if_page(tab: Tab) -> None:

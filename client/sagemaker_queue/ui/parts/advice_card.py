@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TryPolicy = Callable[[Mapping[str, Any]], Awaitable[None]]
 _WEEKS = {1: "1 week", 4: "4 weeks", 8: "8 weeks"}
-_MINUTES = 5  # for all simulations, unless the user chooses another time
+_MINUTES = 5  # default time limit for all simulations together
 _CELL_PADDING, _LETTER_WIDTH = 40, 7.5  # pixels
 _LOOK_SECONDS = 0.5  # between two updates of the progress
 
@@ -122,7 +122,7 @@ class AdviceCard:
 
 
 def progress_of(run: AdviceRun) -> tuple[str, float | None]:
-    """Return the progress of a run as text, and the finished part; None if the part is unknown."""
+    """Return the progress of a run as text, and the finished fraction; None if the fraction is unknown."""
     progress = run.progress
     if isinstance(progress, int):
         return f"Reading the history: {progress:,} attempts.", None

@@ -85,7 +85,7 @@ def jobs_in(pool: PoolStatus, jobs: Iterable[JobSummary]) -> list[JobSummary]:
 
 
 def drain_remarks(drain: PoolDrain, jobs: list[JobSummary]) -> list[str]:
-    """Return sentences about a drain: who drains the pool, when and why, which jobs it stops, and which are left."""
+    """Return remarks about a drain: by whom, since when and why; which jobs it stops; how many jobs are left."""
     stopping = sum(job.state == "stopping" for job in jobs)
     left = f"{amount(len(jobs), 'job')} left" if jobs else "no job is left"
     return [

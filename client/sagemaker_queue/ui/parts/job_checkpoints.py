@@ -12,11 +12,11 @@ from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.workflows.saved_checkpoints import JobCheckpoints, list_checkpoints
 
 _SHOWN = 200  # maximum number of the newest checkpoints that are shown
-_LONGEST = 200  # characters of a text with names of files, which the job's program chose
+_LONGEST = 200  # maximum characters of a text with file names, since the job's program chooses them
 
 
 def checkpoints_button(tab: Tab, name: str) -> None:
-    """Add a button that lists a job's checkpoints below it, and the command that starts another job from one."""
+    """Add a button that lists a job's checkpoints, with a command that starts another job from a chosen checkpoint."""
     place = ui.column().classes("w-full gap-2")
 
     async def look() -> None:

@@ -1,7 +1,7 @@
 """CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds its attempts' log streams.
 
 The rows of the answer come from CloudWatch unchanged. So a field ``@logStream`` has the name of an attempt's stream.
-A query runs in one region and account, and finds only the attempts there: those in the queue's region and account.
+A query runs in the queue's region and account, so the query does not find attempts in other regions or accounts.
 """
 
 from __future__ import annotations

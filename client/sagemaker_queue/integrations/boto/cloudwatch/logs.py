@@ -56,8 +56,9 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer FilterLogEvents for a job's prefix or streams: one attempt after the other, on one page if possible.
+    """Answer FilterLogEvents for a job's prefix or streams with the events of one attempt after the other.
 
+    All events are on one page if possible.
     Empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for one page of the answer.
     """
     named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
@@ -186,7 +187,10 @@ def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> J
 
 
 def _there(parameters: Mapping[str, Any], attempt: Attempt) -> Mapping[str, Any]:
-    """Return the parameters of a call for an attempt, with the log group's name, since its ARN has a region."""
+    """Return a call's parameters for an attempt.
+
+    In another region or account, the log group's name replaces its ARN, since the ARN contains region and account.
+    """
     if not is_elsewhere(attempt) or "logGroupIdentifier" not in parameters:
         return parameters
     others = {name: value for name, value in parameters.items() if name != "logGroupIdentifier"}

@@ -52,7 +52,7 @@ class _JobAttempt:
 
 @dataclass(frozen=True)
 class _Query:
-    """A query for CloudWatch, and an attempt that it reads; None for a query that reads no attempt."""
+    """A query for CloudWatch. ``of`` is an attempt that the query reads; None for a query that reads no attempt."""
 
     query: Mapping[str, Any]
     of: _JobAttempt | None
@@ -90,8 +90,8 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
 def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricData. A query that names a job is replaced by one query for each attempt of the job.
 
-    The results of the new queries are combined here. If an expression of the call uses the query, an expression that
-    combines the results in CloudWatch is added. Attempts in other regions and accounts are queried there. Raises
+    The results of the new queries are combined here. If an expression of the call uses the original query, CloudWatch
+    combines the results by an added expression. Attempts in other regions and accounts are queried there. Raises
     InvalidRequest if an expression uses attempts that are not all in one region and account.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
@@ -132,7 +132,8 @@ HANDLERS: Mapping[str, Handler] = {"GetMetricStatistics": get_statistics, "GetMe
 def _asked_everywhere(call: Call, queries: Sequence[_Query], *, with_expressions: bool) -> Answer:
     """Send each query to the region and account of its attempt, and return all results in one answer.
 
-    The pages of other regions and accounts are all read with the first page of the queue's region and account.
+    The first page of the answer has all pages of other regions and accounts. Further pages have only those of the
+    queue's region and account.
     """
     places = {each.key: each.of for each in queries}
     if len(places) == 1 or not any(each.is_elsewhere for each in queries):
@@ -166,7 +167,7 @@ def _for_attempt(query: Mapping[str, Any], attempt: _JobAttempt) -> dict[str, An
 
 
 def _by_expression(query: Mapping[str, Any], attempts: Sequence[_JobAttempt]) -> list[dict[str, Any]]:
-    """Return a query for each attempt, and finally an expression, with the original id, that combines their results."""
+    """Return a query for each attempt, then an expression with the original id that combines the queries' results."""
     if len({(attempt.place.region, attempt.place.account) for attempt in attempts}) > 1:
         raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
     each = [

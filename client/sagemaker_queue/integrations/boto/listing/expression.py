@@ -52,7 +52,7 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
 
 
 def names_in(expression: Expression) -> frozenset[str] | None:
-    """Return the only job names that can match if the expression restricts names to a list; else return None."""
+    """Return the job names that can match, if the expression restricts names to a list; else return None."""
     found: list[frozenset[str] | None] = [_named(filter_) for filter_ in expression.get("Filters", [])]
     found += [None for _ in expression.get("NestedFilters", [])]
     found += [names_in(inner) for inner in expression.get("SubExpressions", [])]

@@ -13,7 +13,7 @@ from sagemaker_queue.integrations.boto.call import Answer
 from sagemaker_queue.integrations.boto.lookup import JobListing, attempt_name
 
 _STAMPED = re.compile(r"(?P<stem>.+)-qstamp-(?P<number>\d+)", re.ASCII)
-_LAG = timedelta(minutes=5)  # newer changes may be missing in the queue's list; clocks may also differ
+_LAG = timedelta(minutes=5)  # the queue's list may lack newer changes, and clocks may differ
 _LONGEST_STEM = 63 - len("-qstamp-1")  # if the job's name is longer, its attempts have a cut name
 
 
@@ -48,8 +48,8 @@ class Attempts:
     def have(self, training_job: Mapping[str, Any]) -> bool:
         """Return whether a training job is an attempt that the list hides, because the list shows the attempt's job.
 
-        An attempt that changed in the last five minutes is also hidden if its job is missing in the list, because the
-        job may be too new. Attempts of forgotten jobs and attempts in ``named`` are shown unchanged.
+        An attempt that changed in the last five minutes is hidden even if the list lacks its job. The job may be too
+        new for the list. Attempts of forgotten jobs and attempts in ``named`` are shown unchanged.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)

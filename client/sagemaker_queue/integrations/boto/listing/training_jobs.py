@@ -17,8 +17,8 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 _DEFAULT_PAGE = 10
 _OF_ATTEMPTS = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 _STAMP = "-qstamp-"
-# Requested status -> the queue's jobs to read. For other statuses read all jobs, since a job in any state may have an
-# attempt with that status, which must be hidden.
+# Requested status -> the queue's jobs to read. For other statuses, read all jobs: a job in any state may have an
+# attempt with that status, and the list must hide this attempt.
 _STATES = {"InProgress": "live", "Stopping": "live", "Completed": "completed"}
 _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "CreationTime": lambda shown: time_key(shown.get("CreationTime")),
