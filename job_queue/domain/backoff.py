@@ -1,10 +1,10 @@
-"""The waits between tries (15 s to 15 min, with jitter), and the duration of refusals that calls for an operator."""
+"""The waits between tries (up to 15 min, with jitter), and the duration of refusals that alerts an operator."""
 
 from hashlib import sha256
 
 FIRST_SECONDS = 15
 LONGEST_SECONDS = 15 * 60
-LASTING_SECONDS = 30 * 60  # from the first to the last refusal in a row, after which RefusalAlarm calls an operator
+LASTING_SECONDS = 30 * 60  # from the first to the last refusal in a row; then RefusalAlarm alerts an operator
 
 
 def backoff_seconds(key: str, failures: int) -> int:

@@ -1,4 +1,4 @@
-"""Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and the others wait.
+"""Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and other jobs wait.
 
 A capacity key identifies a capacity that SageMaker can lack: a pool, or for a pool of any type the pool and the
 instance types, `<pool>/<instance types>`. A refusal of n instances applies to jobs that request n or more instances,
@@ -17,8 +17,8 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Pool, Slots
 
 LONGEST_TEXT = 500  # characters
-FORGOTTEN_SECONDS = 3600  # after the end of a backoff; a refusal of that age says nothing about the present
-SILENT_SECONDS = 90  # after a comparison to which a region or account did not respond; the next one comes in a minute
+FORGOTTEN_SECONDS = 3600  # age of an ended backoff that no longer counts: it says nothing about the present
+SILENT_SECONDS = 90  # backoff after a comparison without response from a site; the next comparison is in a minute
 LAG_SECONDS = 20  # between two tries during quota lag
 LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from a later end of a job in the pool
 
@@ -60,7 +60,7 @@ class CapacityBackoff:
 
     @property
     def lasts(self) -> bool:
-        """Whether the current series of refusals has lasted so long that an operator should look."""
+        """Whether the current series of refusals has lasted for `LASTING_SECONDS`, so that an operator is alerted."""
         return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
     def is_forgotten(self, now: float) -> bool:
@@ -72,7 +72,7 @@ class CapacityBackoff:
         return not self.has_failed and self.until <= now
 
     def is_of(self, pool: Pool) -> bool:
-        """Return whether the backoff is that of a pool, or of an instance type in a pool of any type."""
+        """Return whether the backoff's capacity key is that of a pool, or of an instance type in a pool of any type."""
         return (self.capacity_key if pool.instance_type else self.capacity_key.rpartition("/")[0]) == pool.name
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
@@ -80,7 +80,10 @@ class CapacityBackoff:
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Return the backoff while one job is tried. Other jobs wait for the result, at most as after a refusal."""
+        """Return the backoff while one job is tried.
+
+        Other jobs wait for the result, but no longer than after a refusal.
+        """
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
@@ -118,7 +121,9 @@ def after_refusal(
     lag: str | None = None,
     unreachable: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal, or nothing if the job needs several capacity keys: any may be the cause.
+    """Return the backoff after a refusal, as a tuple of one.
+
+    The tuple is empty if the job needs several capacity keys, because each of them may be the cause.
 
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
@@ -159,19 +164,19 @@ def at_silent_site(
 ) -> tuple[CapacityBackoff, ...]:
     """Return the backoffs of pools whose region or account did not respond to a comparison.
 
-    They last until after the next comparison, which ends or prolongs them.
+    The backoffs last beyond the next comparison, which ends or prolongs them.
     """
     refused = [after_refusal(known, {key: 1}, now, now, unreachable=message) for key in capacity_keys]
     return tuple(replace(it, until=max(it.until, int(now) + SILENT_SECONDS)) for found in refused for it in found)
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs that apply to a job, with the state that they have while the job is tried."""
+    """Return the backoffs that apply to a job, each in its state while the job is tried."""
     return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the changed backoffs after a job has given back instances: one job may try at once to get them.
+    """Return the changed backoffs after a job has given back instances, which one waiting job may now try to get.
 
     Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
     counts these instances for some more minutes. So the next try is not brought forward, and the quota lag may last

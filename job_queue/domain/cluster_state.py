@@ -36,7 +36,7 @@ class StoredDrains:
     """All drains, as they are stored. Each change makes the next version."""
 
     version: int = 0  # 0: no drain was ever stored
-    by_pool: Drains = field(default_factory=dict)  # also of pools that the policy no longer has
+    by_pool: Drains = field(default_factory=dict)  # includes drains of pools that the policy no longer has
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Metadata:
     site_listings: Mapping[str, ListingProgress] = field(
         default_factory=dict
     )  # key of another site -> the known part of its list
-    site_reconciled: Mapping[str, int] = field(default_factory=dict)  # key of another site -> as `reconciled`
+    site_reconciled: Mapping[str, int] = field(default_factory=dict)  # key of another site -> its `reconciled`
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(
@@ -79,7 +79,7 @@ class ProjectLoad:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The live jobs, and all other users of capacity."""
+    """The live jobs, the external jobs, the metadata and the policy in force, as a cycle reads them."""
 
     metadata: Metadata
     applied: AppliedPolicy
@@ -92,9 +92,9 @@ class ClusterState:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force, with one project for each removed project that still has jobs.
+        """The policy in force, plus the removed projects that still have jobs.
 
-        Such a project has no quota and no over-quota share, so other projects can reclaim its slots.
+        A removed project has no quota and no over-quota share, so other projects can reclaim its slots.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]
@@ -131,7 +131,7 @@ class ClusterState:
         }
 
     def loads(self, changed: Iterable[Job]) -> dict[str, ProjectLoad]:
-        """Return the load of each project, after some jobs have changed."""
+        """Return the load of each project, by name. `changed` jobs replace the jobs of the same name that were read."""
         jobs = {**self.waiting, **self.active} | {job.name: job for job in changed}
         by_project: dict[str, list[Job]] = {project.name: [] for project in self.policy.projects}
         for job in jobs.values():
@@ -139,7 +139,7 @@ class ClusterState:
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
     def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
-        """Count the jobs and capacity keys that SageMaker has refused for so long that an operator should look."""
+        """Count the jobs and capacity keys that SageMaker has refused for `LASTING_SECONDS`, for the alarm."""
         backoffs = self.capacity_backoffs(now).values()
         return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
 
@@ -170,7 +170,7 @@ class ClusterState:
     def drain_of(self, job: Job, now: float) -> tuple[str, Drain] | None:
         """Return the pool whose drain stops an active job, with the drain; None if no drain stops the job.
 
-        A member is stopped by the drain of its carrier's pool. A carrier ends when its members have ended.
+        A drain of a carrier's pool stops the members. The carrier itself ends when its members have ended.
         """
         if job.carries is not None:
             return None
@@ -190,7 +190,7 @@ class ClusterState:
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """Return the past use as of `now`: the outlook's past use, plus the attempts that have ended since then."""
+        """Return the outlook's past use plus the attempts that have ended since; empty if plans do not need it."""
         if not remembers(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
@@ -208,7 +208,10 @@ class ClusterState:
         return Snapshot(policy, now, calendars=calendars, drains=self.drains)
 
     def snapshot(self, now: float) -> Snapshot:
-        """Return the planner's input."""
+        """Return the planner's input.
+
+        Unrecorded jobs are left out if they wait, and cannot be stopped if they are active.
+        """
         policy, unrecorded = self.applied.policy, self.unrecorded(now)
         warm = fitting_jobs(self.waiting.values(), self.external, policy, now)
         expected = self.outlook.expected

@@ -25,7 +25,7 @@ class CycleEnded:
     plan: Plan
     loads: Mapping[str, ProjectLoad]  # project -> numbers of its live jobs after the cycle
     seconds: float  # duration of the cycle
-    lasting_refusals: int  # number of jobs and capacity keys that SageMaker has refused for long
+    lasting_refusals: int  # number of jobs and capacity keys that SageMaker has refused for `LASTING_SECONDS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,10 @@ class ComparisonAge:
 
 @dataclass(frozen=True, slots=True)
 class SilentSites:
-    """The number of other sites in which the comparison has found ends that no event has told, sent once per tick."""
+    """The number of other sites with ended attempts that no event has reported, so that the comparison found them.
+
+    The event is sent once per tick.
+    """
 
     count: int
 
@@ -93,7 +96,7 @@ class ForgedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedJob:
-    """The event that a change of a job cannot be recorded, so that plans leave the job out for a while."""
+    """The event that a transition of a job cannot be recorded, so that plans leave the job out for a while."""
 
     job: str
 
@@ -127,17 +130,17 @@ class JobEvent(StrEnum):
     QUEUED = "Training Job Queued"
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
     PREEMPTED = "Training Job Preempted"  # the attempt made room or its training plan ended, and the job waits again
-    REQUEUED = "Training Job Requeued"  # a user had the attempt stopped, and the job waits again
-    DRAINED = "Training Job Drained"  # an admin drains the pool, so the attempt was stopped, and the job waits again
+    REQUEUED = "Training Job Requeued"  # the attempt was stopped at a user's request, and the job waits again
+    DRAINED = "Training Job Drained"  # the attempt was stopped by a drain of the pool, and the job waits again
     HANGS = "Training Job Hangs"  # no log line, no checkpoint and idle GPUs for long; once for each attempt
-    HUNG = "Training Job Hung"  # the queue had an attempt that hung stopped, and the job waits again
+    HUNG = "Training Job Hung"  # the attempt was stopped because it hung, and the job waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was interrupted or retried
-    EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
+    EXPIRING = "Training Job Expiring"  # the training plan ends soon, so SageMaker will take the instances back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
     LATE = "Training Job Late"  # the job waits, and has not started by its `start_by`
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
     UNSAVED = "Training Job Unsaved"  # a preemption would lose more than an hour of the work of the attempt
-    GPU_RETURNED = "Training Job GPU Returned"  # the job is tried again after a hardware failure of a GPU that returned
+    GPU_RETURNED = "Training Job GPU Returned"  # a retry after a hardware failure; other failures named the same GPU
     FINISHED = "Training Job Finished"
 
 
@@ -161,7 +164,7 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return _of_running(old, new)
     failure = new_failure(transition)
     if failure is not None and new.tries == 0:
-        # A failure of the job itself is no backoff; there is an event when no retries are left.
+        # A retry after a failure of the job itself has no event. When no retries are left, the event is FINISHED.
         return JobEvent.GPU_RETURNED if failure.returned_gpus else None
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None

@@ -8,7 +8,7 @@ QueueError                  root: message, field and remedy; the api maps each c
 ├── Conflict                the job's state does not allow the command
 ├── StalePolicy             the policy was changed after it was read
 ├── InUse                   a policy removes resources that live jobs need
-├── TooMany                 the queue holds the maximum number of a kind
+├── TooMany                 a limit is reached, such as that of the waiting jobs of an owner
 ├── TooLarge                the request is larger than the queue can store
 ├── TakesTooLong            the answer cannot be computed in the time that a caller waits
 ├── Busy                    too many requests of this kind are in progress
@@ -63,7 +63,7 @@ class QueueError(Exception):
 
     @property
     def field(self) -> str | None:
-        """The faulty field, or the first one if there are several."""
+        """The field of the first issue; None if the first issue is about the whole request."""
         return self.issues[0].field or None
 
 
@@ -96,7 +96,7 @@ class InUse(QueueError):
 
 
 class TooMany(QueueError):
-    """An error because the queue holds the maximum number of a kind."""
+    """An error because a limit on live jobs is reached: waiting jobs, waiting queues, or places in S3."""
 
 
 class TooLarge(QueueError):
@@ -130,7 +130,7 @@ class Signal(Exception):
 class Refused(Signal):
     """A signal that a conditional write was refused.
 
-    `items` maps the index of each refused write in its transaction to the stored row, which is empty if there is none.
+    `items` maps the index of each refused write in its transaction to the stored row. The row is empty if none exists.
     """
 
     def __init__(self, items: Mapping[int, Mapping[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, recent_preemptions
 
-PARKED = 7_000_000_000  # added to the end of the parking, to get a position above all inverted priorities
+PARKED = 7_000_000_000  # added to the time when the parking ends, so that the sum is above all inverted priorities
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
 PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after this position
 
@@ -41,7 +41,7 @@ STAGES = frozenset(
         "Restarting",
     }
 )
-"""The SecondaryStatus values of a training job that is in progress. Those of its stop and its end are states here."""
+"""The SecondaryStatus values of a training job in progress. A stop and an end are states of the job, not stages."""
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
 LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and the least that an attempt gets of it
@@ -108,18 +108,18 @@ class Portability:
     """The parts of a request that decide whether its job can run in other regions and accounts."""
 
     buckets: tuple[str, ...] = ()  # the buckets of all its addresses in S3
-    checkpoints: bool = False  # whether it writes checkpoints, so that it resumes only where these are
+    checkpoints: bool = False  # whether the job writes checkpoints, and so resumes only where its checkpoints are
     obstacle: str | None = None  # a field of the request with a resource of one region; None: there is none
-    role: str | None = None  # ARN of its execution role at home; None: the job was accepted by an earlier version
+    role: str | None = None  # ARN of the execution role at home; None: the job was accepted by an earlier version
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedGpu:
-    """A GPU of a hardware failure that other hardware failures named in the day before."""
+    """A GPU that a hardware failure names, and that other hardware failures named in the day before."""
 
     uuid: str
     failures: int  # number of these other failures
-    latest: int  # epoch seconds of the latest of them
+    latest: int  # epoch seconds of the latest other failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class FailedAttempt:
     fresh_instances: bool = False  # the next attempt must not reuse the instances
     early: bool = False  # the attempt failed soon after its start
     gpu_uuids: tuple[str, ...] = ()  # the GPUs that the log of a hardware failure names, suspects first
-    returned_gpus: tuple[ReturnedGpu, ...] = ()  # those that other hardware failures named in the day before
+    returned_gpus: tuple[ReturnedGpu, ...] = ()  # the GPUs that other hardware failures named in the day before
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The data of a job for planning and launching. A Job is immutable: a transition makes a new one.
+    """The data of a job for planning and launching. A Job is immutable: a transition makes a new Job.
 
     The new Job has the next version.
     """
@@ -175,38 +175,38 @@ class Job:
     in_doubt: bool = False  # an earlier call or an unclear answer leaves open whether the attempt exists
     late: LateLaunch | None = None  # the current or an earlier attempt, if a late call could launch it again
     cancelled: bool = False  # a user has cancelled the job
-    evicted_for: str | None = None  # the job for which this job was asked to stop
+    evicted_for: str | None = None  # the claimant for which the attempt is stopped
     evicted_by: str | None = None  # the rule of that eviction
-    requeued_by: str | None = None  # ARN of the caller who wants the active attempt stopped and the job to wait again
+    requeued_by: str | None = None  # ARN of the caller whose requeue stops the active attempt
     drained_by: str | None = None  # ARN of the admin whose drain stops the attempt
     preempted_in_all: int = 0  # preemptions since the submission; see `preemptions_in_all`
     max_preemptions: int | None = None  # value of the tag `max_preemptions`
     not_before: int | None = None  # epoch seconds before which the job does not start
     start_by: int | None = None  # epoch seconds by which the job should have started
-    start_by_action: StartByAction = StartByAction.NOTIFY  # what happens to the job if it has not
+    start_by_action: StartByAction = StartByAction.NOTIFY  # action if the job has not started by `start_by`
     start_missed: bool = False  # the job had not started at `start_by`, and the action was carried out
     max_total_runtime: int | None = None  # seconds that all attempts may run together
     run_seconds: int = 0  # seconds that the ended attempts had instances, together
     on_hang: str | None = None  # value of the tag `on_hang`, see `scheduler.OnHang`
     hung: int | None = None  # epoch seconds since which the current attempt has hung; None: no hang was noticed
-    requeue_hung: bool = False  # the attempt hangs and is to be stopped, and the job is to wait again
+    requeue_hung: bool = False  # the attempt hangs and will be stopped; the job then waits again
     hangs: int = 0  # attempts that were stopped because they hung
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
-    ran: bool = False  # the job was preempted before
+    ran: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
     tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
-    refusals: int = 0  # launches in a row that SageMaker refused because of this job
-    refused: tuple[int, int] | None = None  # epoch seconds of the first and the last of these refusals
+    refusals: int = 0  # launches in a row refused because of this job; at least MANY_REFUSALS after a lasting one
+    refused: tuple[int, int] | None = None  # epoch seconds of the first and the last refusal in `refusals`
     retries: int = 0  # allowed retries after failures of the job itself
     retried: int = 0  # retries so far
     free_retried: int = 0  # retries in a row that did not count
     failure: FailedAttempt | None = None  # the failure of the last failed attempt
-    infra_check: bool = False  # the instances of the next attempt are to be checked; see launching.instance_check
+    infra_check: bool = False  # the next attempt has a health check of its instances; see launching.instance_check
     missing_since: int | None = None  # epoch seconds since which SageMaker has not known the attempt
     stop_denied: int | None = None  # epoch seconds at which SageMaker denied a stop of the attempt
     max_runtime: int | None = None  # seconds
-    cut_off: int | None = None  # announced epoch seconds at which SageMaker takes the instances back
+    cut_off: int | None = None  # epoch seconds at which SageMaker takes the instances back; None: not announced
     footprint: str | None = None  # digest of the properties that a warm pool must share
     keep_warm: int | None = None  # seconds for which the instances of the attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: no alternative names one
@@ -230,12 +230,12 @@ class Job:
     empty_since: int | None = None  # for a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 to which the job writes, checkpoints first; see access.places
     site: Site | None = None  # where the current attempt is, or its launch; None: the home site, or the job waits
-    resumes_at: Site | None = None  # where the latest attempt with instances was; None: the home site, or nowhere
+    resumes_at: Site | None = None  # site of the latest attempt that had instances; None: home, or no such attempt
     portability: Portability | None = None  # None: not examined, so the job runs at the home site only
 
     @property
     def preemptions_in_all(self) -> int:
-        """The number of preemptions since the submission. Rows of earlier versions know those of the last day only."""
+        """The number of preemptions since the submission. Rows of earlier versions count only the last day."""
         return max(self.preempted_in_all, len(self.preempted))
 
     def is_late(self, now: float) -> bool:
@@ -262,7 +262,7 @@ class Job:
 
     @property
     def attempt_limit(self) -> int | None:
-        """The seconds that an attempt may run: `max_runtime`, or less if less is left of `max_total_runtime`."""
+        """The seconds that an attempt may run: the smaller of `max_runtime` and `remaining_runtime`; None: no limit."""
         limits = [limit for limit in (self.max_runtime, self.remaining_runtime) if limit is not None]
         return min(limits, default=None)
 
@@ -276,12 +276,12 @@ class Job:
         return self.state.waits and self.refused is not None and self.refused[1] - self.refused[0] >= LASTING_SECONDS
 
     def refused_until(self, now: float) -> tuple[int, int]:
-        """Return the times of the first refusal in a row and of a refusal now, in epoch seconds."""
+        """Return the value of `refused` after a refusal at `now`. The first refusal in a row keeps its time."""
         return (self.refused[0] if self.refused else int(now)), int(now)
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the attempt is being stopped, and the job is to wait again: evicted, requeued, drained or hung."""
+        """Whether the attempt is being stopped so that the job waits again: evicted, requeued, drained or hung."""
         causes = (self.evicted_for, self.requeued_by, self.drained_by)
         interrupted = self.requeue_hung or any(cause is not None for cause in causes)
         return self.state is JobState.STOPPING and interrupted
@@ -298,7 +298,7 @@ class Job:
 
     @property
     def has_work(self) -> bool:
-        """Whether the job has run and writes checkpoints, so that it resumes where it has run (`work_site`)."""
+        """Whether the job has run and writes checkpoints, which are at its `work_site`."""
         has_run = self.ran or self.run_seconds > 0 or self.state in (JobState.RUNNING, JobState.STOPPING)
         return has_run and (self.portability is None or self.portability.checkpoints)
 
@@ -323,7 +323,7 @@ class Job:
 
     @property
     def instances(self) -> int:
-        """The number of instances that the job holds, else held at its end, else requests in its first alternative."""
+        """The instances that the job holds; else those it held at its end; else those of its first alternative."""
         return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
     def alternative_of(self, count: int) -> Mapping[str, int]:
@@ -403,7 +403,7 @@ class EndedAttempt:
     training_job_name: str | None
     started: str | None  # ISO time
     ended: str  # ISO time
-    outcome: str  # final state of the job; or that of an interruption, failed or stopped if the job waits again
+    outcome: str  # final state of the job; if the job waits again: one of INTERRUPTED, failed or stopped
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
@@ -429,15 +429,14 @@ class WarmPool:
     until: int  # epoch seconds until which SageMaker keeps the instances
     releasing: int | None = None  # epoch seconds of the last request to release the instances
     fixed: bool = False  # whether SageMaker denies the release
-    pool: str | None = None  # the pool of the attempt that had the instances; None: an external job had them
+    pool: str | None = None  # pool of the attempt that had the instances; None: an external job had the instances
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalTrainingJob:
     """A training job that uses capacity, and that no job of the queue records as its current attempt.
 
-    A warm pool is also stored as an external training job: it has ended, may have been an attempt, and its instances
-    are kept warm.
+    A warm pool is stored as the training job that left it. That training job has ended, and may have been an attempt.
     """
 
     name: str  # key of the training job: its name in SageMaker, and its site unless that is the home site
@@ -445,7 +444,7 @@ class ExternalTrainingJob:
     since: str  # ISO time
     orphan: bool = False  # the queue launched the training job, but no job records it, so it will be stopped
     forged: bool = False  # the training job has the queue's tags without proof; it is counted, reported and left alone
-    plan: str | None = None  # ARN of the training plan on which it runs
+    plan: str | None = None  # ARN of the training plan whose instances it has
     warm: WarmPool | None = None  # set if the training job has ended and its instances are kept
     site: Site | None = None  # None: the home site
 

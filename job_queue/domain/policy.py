@@ -46,7 +46,7 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy in force. Version 0 is the default policy, which holds until a policy is applied."""
+    """The policy in force. Version 0 is the default policy, which is in force until a policy is applied."""
 
     policy: Policy
     version: int = 0
@@ -95,7 +95,7 @@ def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int])
 def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     """Return the slots that each alternative of a job takes, best first.
 
-    Slots are derived for each plan, so that a new policy needs no migration.
+    Slots are derived again for each plan of a cycle, so that a new policy needs no migration.
 
     Each alternative of the request may run in the allowed pools of its instance types, in the order in which they are
     allowed (`allowed_pools`). An alternative with a training plan may run only in the allowed pools of that plan. If a
@@ -105,7 +105,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     reports this type. A project that no longer exists allows no pool.
     """
     allowed = allowed_pools(job, policy)
-    if job.pools and len(job.demand[0]) == 1:  # pools of the tag may have other types; the number of instances is kept
+    if job.pools and len(job.demand[0]) == 1:  # the tag's pools may have other types; the number of instances stays
         sizes = job.sizes or (None,)
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
@@ -160,7 +160,7 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
 
 
 def unusable_pools(job: Job, policy: Policy) -> str | None:
-    """Return a sentence about pools of the project that a job cannot use because of their sites; None without one."""
+    """Return a sentence about the first pool that a job cannot use because of the pool's site, or None."""
     project = project_of(policy, job.project) if has_other_sites(policy) else None
     if project is None:
         return None
@@ -174,7 +174,7 @@ def unusable_pools(job: Job, policy: Policy) -> str | None:
 
 
 def _why_no_bucket(buckets: Sequence[str], region: str, project: Project) -> str | None:
-    """Return why these buckets have no counterparts in a region, as a clause; None if they have."""
+    """Return why these buckets have no permitted counterparts in a region, as a clause; None if all have one."""
     known = project.bucket_by_region
     if fixed := [bucket for bucket in buckets if bucket not in known.values()]:
         return f"bucket_by_region of project {project.name} does not have its bucket {fixed[0]}"
@@ -203,8 +203,8 @@ def slots_of(
     """Return the slots of an external job at a site.
 
     Each instance type counts in one of its pools: the first pool with the job's training plan, or else the first pool.
-    A job without a plan prefers pools without a plan. A type without a pool counts under its own name, and that of its
-    site unless that is the home site.
+    A job without a plan prefers pools without a plan. A type without a pool counts under its own name, followed
+    by the site unless that is the home site (`key_of`).
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
@@ -254,14 +254,14 @@ def _content_for(request: TrainingRequest, job: Job, policy: Policy) -> Mapping[
 
 
 def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> str | None:
-    """Return where the present attempt of a job writes its checkpoints; None if it writes none."""
+    """Return the address in S3 to which a job's present attempt writes checkpoints; None if it writes none."""
     if job.site is None:
         return request.checkpoints
     return TrainingRequest.read(placed(request, job, policy)).checkpoints
 
 
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
-    """Return all pools of the job's project, those first in which the job can run now; empty if there are no others."""
+    """Return all pools of the job's project, present pools of the job first; empty if there are no others."""
     project = project_of(policy, job.project)
     if project is None:
         return ()
@@ -297,7 +297,7 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 def _count_in(pool: Pool, demand: Demand) -> int:
     """Return the number of instances that a job requests in a pool of the tag `pools`.
 
-    The number is that of the alternative of the pool's type, else that of the first alternative.
+    Use the number of the first alternative with the pool's type; without one, the number of the first alternative.
     """
     for alternative in demand:
         if pool.instance_type is not None and pool.instance_type in alternative:

@@ -164,7 +164,11 @@ def _sites(policy: Policy) -> Iterator[str]:
 
 
 def _places(policy: Policy, home: HomeSite) -> Iterator[str]:
-    """Yield the faults in names of sites: the home site has none, and any other account and region has one."""
+    """Yield the faults of pools that name the home site, or that name another site in two ways.
+
+    A pool of the home site must have neither region nor role. All pools of another site must have the same region and
+    role.
+    """
     first_in: dict[tuple[str, str], Pool] = {}
     for pool in policy.pools:
         site = site_of_pool(pool)
@@ -182,7 +186,7 @@ def _places(policy: Policy, home: HomeSite) -> Iterator[str]:
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
     """Yield a fault if the capacities together exceed the limit.
 
-    A pool of a training plan without a capacity does not count, because it gets the remaining instances.
+    A pool with a training plan and without a capacity does not count, because the pool gets the remaining instances.
     """
     total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
     if max_capacity is not None and total > max_capacity:
@@ -227,7 +231,7 @@ def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return sorted names as a part of a sentence: the first `NAMES_SHOWN` names, and how many more there are."""
+    """Return sorted names as a part of a sentence: the first `NAMES_SHOWN` names, and the number of further names."""
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMES_SHOWN} more" if len(ordered) > NAMES_SHOWN else ""
     return ", ".join(ordered[:NAMES_SHOWN]) + more

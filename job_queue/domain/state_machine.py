@@ -127,7 +127,7 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
 
 
 def discard_proof_of_last_call(job: Job) -> Job:
-    """Reject the proof of the refused call from now on. Other people can read it in CloudTrail and copy it."""
+    """Make the proof of the refused call invalid. Other people can read the proof in CloudTrail and copy it."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
@@ -138,15 +138,15 @@ def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
 
 
 def cancel_unsent(job: Job, now: float) -> JobTransition:
-    """End a cancelled job all of whose calls were throttled. SageMaker has no attempt to stop."""
+    """End a cancelled job. All its calls were throttled, so SageMaker has no attempt to stop."""
     return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
 def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     """Record that SageMaker has accepted the attempt.
 
-    SageMaker refuses the unanswered calls while the attempt has the name. If the attempt is deleted, one of these calls
-    may still take effect. `late` records when the last of these calls expires.
+    While the attempt exists, SageMaker refuses all other unanswered calls, because they use the same name. If the
+    attempt is deleted, one of these calls may still take effect. `late` records when the last of these calls expires.
 
     :param call: the number of the call that launched the attempt. Only this call's proof stays valid. None: the number
         is not known, and the proofs of all calls that may have taken effect stay valid.
@@ -191,8 +191,8 @@ def record_refusal(
     :param for_good: whether SageMaker will never accept the request.
     :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances.
     :param lasting: whether the call will be refused again unless the account or the job is changed.
-    :param without_check: whether the next launch has no health check of the instances, which may be what SageMaker
-        refuses. Calls of the present launch all have the same request.
+    :param without_check: whether the next launch leaves out the health check of the instances, because SageMaker may
+        have refused the check. All calls of one launch have the same request, so the present launch is not changed.
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
@@ -220,7 +220,7 @@ def record_refusal(
 def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
     """Record that the attempt's name belongs to a training job that this submission did not launch.
 
-    The launch is given up only if no older call may still take effect. Such a call could launch the attempt if that
+    The launch is given up only if no older call may still take effect. An older call could launch the attempt if that
     training job is deleted. Until all older calls have expired, another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
@@ -237,15 +237,15 @@ def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
 
 
 # The next three transitions apply when SageMaker has refused a call because the attempt's name is taken, and it is not
-# clear whether the attempt itself has the name. The refused call can no longer take effect, so it is removed from the
-# calls. Another call follows in a minute, and its answer decides.
+# clear whether the training job with this name is the attempt. The refused call can no longer take effect, so it is
+# removed from the calls. Another call is sent in a minute, and SageMaker's answer to that call decides.
 
 
 def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
-    """Wait, because a training job has the attempt's name and no proof, and an earlier call may have created it.
+    """Wait, because a training job without proof has the attempt's name, and an earlier call may have created it.
 
-    The training job may be the attempt without its tags. So no other attempt is launched while that training job is
-    alive.
+    The training job may be the attempt after its tags were removed. So no other attempt is launched while that training
+    job is alive.
     """
     why = (
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
@@ -297,9 +297,9 @@ def adopted(job: Job, slots: Mapping[str, int], now: float, site: Site | None = 
 
 
 def progressed(job: Job, stage: str, at: int, now: float) -> JobTransition | None:
-    """Record the stage of the current attempt, which SageMaker reports; None if the report says nothing new.
+    """Record the stage of the current attempt, as SageMaker reports it. Return None if the report changes nothing.
 
-    Reports may be late, repeated or out of order, so an older report than the recorded one changes nothing.
+    Reports may be late, repeated or out of order, so a report that is older than the recorded stage changes nothing.
 
     :param stage: the SecondaryStatus.
     :param at: epoch milliseconds of the last change of the training job.
@@ -370,7 +370,10 @@ def announce_extension(job: Job, now: float) -> JobTransition:
 
 
 def stop_denied(job: Job, now: float) -> JobTransition:
-    """Record that SageMaker denies a stop: the attempt continues, and makes no room."""
+    """Record that SageMaker denies a stop. The attempt continues, and its eviction is dropped.
+
+    A stop for another cause (cancellation, requeue, drain, hang) is tried again after `STOP_DENIED_SECONDS`.
+    """
     new = job.transition(
         now,
         JobState.RUNNING,
@@ -397,8 +400,8 @@ def cancel(job: Job, by: str, now: float) -> JobTransition:
 def change(job: Job, by: str, now: float, *, priority: int, held: bool, requeue: bool = False) -> JobTransition:
     """Change a job's priority, put it on hold, release it, or request that its attempt is stopped and it waits again.
 
-    A waiting job moves to its new position in its waiting queue at once. An active job is only flagged: the next cycle
-    stops its attempt (`stop_requeued`), a starting one as soon as SageMaker has accepted it.
+    A waiting job moves to its new position in its waiting queue at once. A requeue of an active job is only recorded.
+    The next cycle then stops a running attempt (`stop_requeued`). A starting attempt is stopped after its launch.
     """
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
@@ -431,10 +434,10 @@ def park(job: Job, until: int | None, now: float, why: str | None = None) -> Job
 def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransition:
     """Carry out the action of a waiting job that has not started by its `start_by`.
 
-    The job keeps the key of its waiting queue also if it may run in further pools.
+    The job stays in the same waiting queue, even if it may now run in further pools.
 
-    :param further: all pools of the job's project, for `next_pool`; empty if the job can run in all of them already,
-        so that it keeps waiting, as with `notify`.
+    :param further: all pools of the job's project, for `next_pool`; empty if the job can already run in all of them.
+        Without further pools, the job keeps waiting, as with `notify`.
     """
     missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:
@@ -472,12 +475,12 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     - If the attempt completed, the job is completed, even if the attempt was being stopped.
     - If the job was cancelled, the job is stopped.
     - If the training plan ended before the attempt's time limit, the job is preempted.
-    - If the queue stopped the attempt to make room, for a requeue or a drain, or because it hung, the job is preempted,
-      unless the attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it
-      is stopped. An attempt that failed for lack of capacity backs off instead. Only making room is a preemption for
-      the guaranteed runtime.
-    - After lack of capacity, the job waits again. This is no failure of the job. The same applies to an error of
-      SageMaker, unless a rule says otherwise.
+    - If the queue stopped the attempt to make room, for a requeue or a drain, or because it hung, the job is preempted.
+      This also applies if SageMaker reports Failed, because a process may end with an error when it is stopped. The
+      exceptions are an attempt that ran out of time and an attempt that failed for lack of capacity. The guaranteed
+      runtime counts only stops to make room as preemptions.
+    - If SageMaker lacked capacity, the job backs off and waits again, and no retry is used. The same applies to an
+      internal error of SageMaker, unless a rule chooses another action.
     - After any other failure, the job waits again if the rules and the limits of retries say so (`failures.decided`).
       Otherwise the job is failed.
     - If the attempt was deleted before its end was known, the job is stopped. The job is not run again, because the
@@ -498,12 +501,12 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
     job, ended = transition.old, transition.ended
     here = run_seconds(job, now, ending.report)
     ran = job.run_seconds + here
-    # Without times, an attempt that was interrupted counts as one that has run, unless an earlier one has run for sure.
+    # If no run time is known, an interrupted attempt counts as having run, unless an earlier attempt has surely run.
     has_run = here or (transition.new.ran and not job.ran and not job.run_seconds)
     new = replace(transition.new, run_seconds=ran, resumes_at=job.site if has_run else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
         return replace(transition, new=new)
-    # The attempt's limit was what was left of the total, unless the request has a shorter one.
+    # The time limit of the attempt was the rest of `max_total_runtime`, unless the request has a shorter limit.
     reached = ending.out_of_time and job.attempt_limit == job.remaining_runtime and new.state is JobState.STOPPED
     if not reached and not (new.state.waits and new.is_runtime_used_up):
         return replace(transition, new=new)
@@ -517,8 +520,8 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
 def _with_infra_check(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
     """Record whether the instances of the next attempt are to be checked, after a failure of the hardware.
 
-    A check that is due stays due until an attempt has had instances, because SageMaker checks only these. An error of
-    SageMaker may be the result of the check.
+    A due check stays due until an attempt gets instances, because SageMaker checks the instances of an attempt. An
+    internal error of SageMaker does not count as a failure here, because the error may be the result of the check.
     """
     job, failure = transition.old, new_failure(transition)
     if failure is not None and failure.failure_class != FailureClass.INTERNAL:
@@ -544,7 +547,7 @@ def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransiti
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
-    """Return the attempt, and the time until which these calls could launch the attempt again, or None if they cannot.
+    """Return the attempt with the time until which these calls could launch it again; None if the calls cannot.
 
     A member's attempt cannot be launched again, because an agent accepts an assignment only once.
     """
@@ -597,7 +600,7 @@ def _after_failure(
         return _with_failure_class(ended, FailureClass.CAPACITY.value)
     failed = ending.failed or failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and job.carrier_attempt is not None:
-        # The end of a carrier ends none of its members, whatever the rules say.
+        # The job is a member whose carrier or agent failed. That is no failure of the job, so no rule applies to it.
         failed = failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and is_built_in(failed):
         back_off = _back_off(job, now, why, job.attempt + 1, backoffs, failure=failed)
@@ -645,8 +648,8 @@ def _seconds_run(job: Job, ending: Ending, now: float) -> float:
 def _with_cause(why: str, failed: FailedAttempt) -> str:
     """Return SageMaker's reason with the class and the cause at its end, in the form that `failure_class_in` reads.
 
-    The cause follows SageMaker's reason, because callers who may not see the program's output do not see the rest of
-    the reason (`access.program_output`).
+    The cause may quote the program's output, and therefore follows SageMaker's reason. `access.program_output` then
+    redacts both for callers who may not see the output.
     """
     if failed.failure_class == FailureClass.UNKNOWN:
         return why

@@ -1,8 +1,8 @@
 """Patterns in which `*` matches any characters within one part of a name, and neither `/` nor `:`.
 
 So `user/*` does not match users of other paths, and `assumed-role/x*/*` matches role and session separately. IAM's own
-`*`, as in the stack's parameter AllowedRoleArns, matches both. A pattern is not compiled to a regular expression,
-because the match of a pattern with many `*` could then take exponential time.
+`*`, as in the stack's parameter AllowedRoleArns, also matches `/` and `:`. A pattern is not compiled to a regular
+expression, because the match of a pattern with many `*` could then take exponential time.
 """
 
 import re

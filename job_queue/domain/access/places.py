@@ -2,9 +2,9 @@
 
 `services/submission.py` refuses a job that would write to a place of another owner.
 
-A place and everything below it belongs to one job, and to other jobs of the same owner. A job that writes to another
-owner's place could change checkpoints or results there. An output path itself belongs to no job, because SageMaker puts
-the output of each training job into a folder with the training job's name in it.
+A live job claims its places and everything below them. Only jobs of the same owner may claim the same places, because
+a job of another owner could change checkpoints or results there. An output path itself is no place: SageMaker puts the
+output of each training job into a folder of this path, named after the training job.
 
 A place is written as `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded
 length, and a place below another place begins with the name of that other place.
@@ -51,10 +51,10 @@ def places_of(request: TrainingRequest) -> dict[str, str]:
 
 
 def in_each_bucket(place: str, policy: Policy) -> tuple[str, ...]:
-    """Return the names that a place has in the buckets of all regions; the first one is that of claims.
+    """Return the names that a place has in the buckets of all regions. Claims use the first name.
 
     A job that runs in another region writes to the same folder of its project's bucket there. So these folders are one
-    place. A bucket is in one map of the policy at most, which several projects may have.
+    place. The policy has each bucket in at most one `bucket_by_region`, which several projects may share.
     """
     bucket, separator, folders = place.partition("/")
     maps = (project.bucket_by_region for project in policy.projects)
@@ -83,7 +83,7 @@ def place_of(address: str) -> str:
 def bucket_and_key(address: str) -> tuple[str, str]:
     """Return bucket and key of an address in S3, in any spelling.
 
-    For an address outside S3, the bucket is replaced by a text with a colon, which no bucket's name has.
+    For an address outside S3, return a text with a colon as the bucket, because no bucket's name has a colon.
     """
     found = _ADDRESS.fullmatch(address)
     if found is None:

@@ -2,7 +2,7 @@
 
 The policy gives roles and buckets to a project. A project without roles may use all roles, and a project without
 buckets may use all buckets. Training plans are used only through the pools of the policy. The permissions of a role are
-not checked: a container whose role may read every bucket can read every bucket.
+not checked: a container can read each bucket that its role may read, including buckets that the policy does not allow.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,8 @@ def why_no_role_there(role: str | None, site: Site, project: Project) -> str | N
 def unpermitted_counterpart(project: Project) -> tuple[str, str] | None:
     """Return an entry of a project's `buckets`, and its counterpart in another region that no entry permits.
 
-    The jobs of a project use the same addresses in each bucket of `bucket_by_region`. Return None if all are permitted.
+    The jobs of a project use the same addresses in each bucket of `bucket_by_region`. Return None if the entries permit
+    all counterparts.
     """
     for entry in project.buckets:
         name, *folders = entry.split("/", 1)

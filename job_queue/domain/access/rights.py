@@ -91,7 +91,7 @@ class Rights:
     def relations(
         self, caller: str, *, project: Project | None = None, owner: str | None = None
     ) -> frozenset[Relation]:
-        """Return a caller's relations.
+        """Return a caller's relations: all that apply, and the relation of every caller.
 
         :param project: the project of the job in question.
         :param owner: the recorded owner of the job in question.
@@ -136,7 +136,9 @@ class Rights:
             )
 
     def check_preview(self, caller: str, projects: Iterable[Project]) -> None:
-        """Check that a caller may preview a change: a member of any project, or any caller if there is no project.
+        """Check that a caller may preview a change.
+
+        Members of any project and admins of the queue may do this. If there is no project, all callers may do this.
 
         :param projects: projects of the policy in force.
         :raises Forbidden: the caller may not.

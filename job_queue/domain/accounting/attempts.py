@@ -1,8 +1,7 @@
 """The record of an ended attempt (its owner, instances, times and outcome), and past use as a sum of records.
 
-The time of an attempt has three consecutive parts without gaps: the job waited, SageMaker provisioned instances, the
-instances ran. The times are SageMaker's own if SageMaker has reported them, so that sums agree with SageMaker's
-records.
+The time of an attempt has three parts without gaps: the job waits, SageMaker provisions instances, the instances run.
+The times are SageMaker's own if SageMaker has reported them, so that sums agree with SageMaker's records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from job_queue.domain.policy import project_of
 from job_queue.scheduler import PastUse, Policy, UseLedger
 
 _LOSING = INTERRUPTED | {"failed"}  # outcomes after which work since the last checkpoint is lost
-CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before the job's submission
+CLOCK_SECONDS = 3600  # tolerance for a reported time after the recorded end, or before the job's submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class EndReport:
 class MeasuredUtilization:
     """The utilization of an attempt's GPUs and memory, in whole percent of all its GPUs or of all its memory.
 
-    None means that SageMaker reported nothing; a metric without reports is not 0.
+    None means that SageMaker reported no values, which is not the same as 0.
     """
 
     gpu_mean: int | None = None
@@ -64,23 +63,23 @@ class AttemptRecord:
     priority: int
     slots: Mapping[str, int]  # pool -> instances; for a member: its carrier's pool, if known -> 0
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
-    submitted: str  # submission of the job
-    waiting_since: str  # submission of the job, or end of the previous attempt
+    submitted: str  # time of the job's submission
+    waiting_since: str  # time of the job's submission, or end of the previous attempt
     launched: str  # time at which SageMaker accepted the attempt
     ended: str
     began: str | None = None  # time at which the attempt got its instances; None: it never had any
     department: str | None = None
     group: str | None = None
     market: str | None = None
-    made_room_for: str | None = None  # the job for which the attempt was stopped
+    made_room_for: str | None = None  # claimant for which the attempt was stopped
     borrowed: int = 0  # instances beyond the project's quota at the start
-    lost: int | None = None  # seconds of work on each instance that the end has lost; None: none, or not known
+    lost: int | None = None  # seconds of work on each instance that the end has lost; None: not known, or no loss
     max_runtime: int | None = None  # seconds that the request allows
     image: str | None = None
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
     carrier: str | None = None  # for a member: its carrier, to which the instance is charged
     carries: int | None = None  # for a carrier: its GPUs
-    hung: int | None = None  # seconds at the end in which the attempt hung; None: no hang was noticed
+    hung: int | None = None  # seconds for which the attempt hung before its end; None: no hang was noticed
     utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
     gpu_uuids: tuple[str, ...] | None = None  # the GPUs that the log of a hardware failure names
@@ -141,7 +140,7 @@ def run_seconds(job: Job, at: float, report: EndReport) -> int:
 def _times(job: Job, at: float, report: EndReport) -> tuple[float, float | None, float]:
     """Return when an attempt was launched, got its instances (None: never) and ended, in epoch seconds.
 
-    Implausible times in the report do not count.
+    Ignore reported times outside the job's life (tolerance: `CLOCK_SECONDS`).
     """
     earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
 
@@ -161,7 +160,7 @@ def _default(time: float | None, otherwise: float) -> float:
 def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
     """Return the seconds of work that a preemption, a requeue or a failure has lost; None: not known.
 
-    Work is lost since the newest known checkpoint, or since the start if there can be no checkpoint. The number is an
+    The work since the newest known checkpoint is lost, or all work if there can be no checkpoint. The number is an
     upper bound, because there may be a later checkpoint.
     """
     if began is None:

@@ -21,10 +21,10 @@ class Ending:
     status: str  # Completed, Failed or Stopped; any other value: the attempt was deleted before its end was known
     secondary: str = ""
     failure: str | None = None
-    starved: bool = False  # stopped because the instances did not come in time
+    starved: bool = False  # stopped because its instances were not available in time
     cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
-    failed: FailedAttempt | None = None  # the classified failure; None: classified by its reason and built-in actions
+    failed: FailedAttempt | None = None  # the failure by log and rules; None: by its reason and built-in actions
 
     @property
     def is_known(self) -> bool:
@@ -42,11 +42,11 @@ class Ending:
         return (self.failure or "").startswith(_ERROR_OF_SAGEMAKER)
 
     def must_be_classified(self, job: Job) -> bool:
-        """Return whether the end is a failure whose class decides what becomes of the job."""
+        """Return whether the end is a failure whose class decides whether the job is tried again."""
         failed = self.status == "Failed" and not self.lacks_capacity
         return failed and job.carries is None and not job.cancelled and not job.is_interrupted
 
     @property
     def out_of_time(self) -> str | None:
-        """The time limit that the attempt has reached, as a sentence for people, or None if it reached none."""
+        """The time limit that the attempt has reached, as a clause for people; None if it reached none."""
         return _OUT_OF_TIME.get(self.secondary)

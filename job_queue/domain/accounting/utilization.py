@@ -1,7 +1,7 @@
 """The utilization of an attempt's GPUs and memory: the attempts to measure, and the figures from SageMaker's metrics.
 
 SageMaker reports each instance once a minute. GPUUtilization and GPUMemoryUtilization are sums of 0 to 100 percent for
-each GPU, MemoryUtilization is 0 to 100 percent of the instance. Metrics arrive late, so an attempt is measured some
+each GPU; MemoryUtilization is 0 to 100 percent of the instance. Metrics arrive late, so an attempt is measured some
 minutes after its end.
 """
 
@@ -17,10 +17,10 @@ from job_queue.scheduler import GPUS
 GPU, GPU_MEMORY, MEMORY = "GPUUtilization", "GPUMemoryUtilization", "MemoryUtilization"
 METRICS = (GPU, GPU_MEMORY, MEMORY)
 
-SETTLED_SECONDS = 10 * 60.0  # after the end of an attempt, in which its last metrics arrive
+SETTLED_SECONDS = 10 * 60.0  # time after the end of an attempt in which its last metrics arrive
 SHORTEST_SECONDS = 60.0  # a shorter attempt is not measured: SageMaker reports once a minute
-OLDEST_SECONDS = 14 * 24 * 3600.0  # since the end; CloudWatch keeps figures of one minute for 15 days
-MOST_HOSTS = 160  # instances of one attempt that are measured; times 3 metrics, one call of GetMetricData takes them
+OLDEST_SECONDS = 14 * 24 * 3600.0  # largest age of a measured end; CloudWatch keeps one-minute figures for 15 days
+MOST_HOSTS = 160  # largest number of measured instances; 160 x 3 metrics fit in one call of GetMetricData
 MOST_POINTS = 200  # figures of one metric of one instance; 160 x 3 x 200 fit in one answer of GetMetricData
 WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has accelerators, but no GPUs
 
@@ -39,9 +39,9 @@ class MeasuredPeriod:
 
 
 def is_measurable(record: AttemptRecord, now: float) -> bool:
-    """Return whether an attempt had GPUs of its own, ran for a minute, and was not measured before.
+    """Return whether an attempt had GPUs of its own, ran for a minute, is not too old, and was not measured before.
 
-    The GPUs of an attempt on a shared instance are measured with the instance's carrier.
+    The GPUs of a member's attempt are measured with its carrier.
     """
     return (
         record.utilization is None
@@ -61,7 +61,8 @@ def is_settled(record: AttemptRecord, now: float) -> bool:
 def period_of(record: AttemptRecord) -> MeasuredPeriod:
     """Return the instances and the time of an attempt that has run.
 
-    CloudWatch accepts periods in multiples of a minute, and for a time more than 15 days ago in multiples of 5.
+    CloudWatch accepts multiples of a minute as periods, but only multiples of 5 minutes for a time more than 15 days
+    ago. An attempt that began so long ago ran for more than a day, so its period is such a multiple.
     """
     began, ended = epoch(record.began or record.ended), epoch(record.ended)
     minutes = ceil((ended - began) / 60 / MOST_POINTS)
@@ -79,7 +80,7 @@ def period_of(record: AttemptRecord) -> MeasuredPeriod:
 def utilization_of(record: AttemptRecord, found: Mapping[str, Mapping[str, Series]]) -> MeasuredUtilization:
     """Return the mean and the 95th percentile of each metric over an attempt, in percent. A missing metric is None.
 
-    In each period, the figure is the mean of the instances that report it. The figures of GPUs are None if the
+    The figure of each period is the mean of the instances that report the metric. The figures of GPUs are None if the
     attempt's instances have different numbers of GPUs.
 
     :param found: metric -> host -> series.
@@ -106,7 +107,10 @@ def _idle_seconds(record: AttemptRecord, by_host: Mapping[str, Series]) -> int |
 
 
 def _figures(by_host: Mapping[str, Series], parts: int | None) -> tuple[int | None, int | None]:
-    """Return the mean and the 95th percentile over time, in whole percent of one part."""
+    """Return the mean and the 95th percentile over time, in whole percent of one part.
+
+    :param parts: GPUs of each instance, or 1; None: the figures are None.
+    """
     at: dict[float, list[float]] = {}
     for series in by_host.values():
         for time, value in series.items():

@@ -12,7 +12,7 @@ from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
-# Lengths of the parts of a carrier's name, and of their digests. The name of its attempt has at most 63 characters.
+# Lengths of the parts of a carrier's name, and of their digests. Names of attempts have at most 63 characters.
 PROJECT, PROJECT_DIGEST = 16, 8
 OWNER, OWNER_DIGEST = 17, 10
 SHARED = "shared"  # replaces the owner; an owner's part always has a digest, so it never equals this word
@@ -28,7 +28,7 @@ AGENTS = "carrier-agents"
 def carrier_name(project: str, owner: str | None, token: str) -> str:
     """Return the name of a new carrier, `carrier--<project>--<owner>--<token>`.
 
-    So an IAM role can be given access to the mailboxes of one owner in one project,
+    With this name, an IAM role can be limited to the mailboxes of one owner in one project:
     `carriers/carrier--<project>--<owner>--*`.
 
     :param owner: the only owner whose members the carrier takes; None: the carrier takes members of all owners.
@@ -47,7 +47,7 @@ def project_part(project: str) -> str:
 
 
 def owner_part(owner: str | None) -> str:
-    """Return an owner's part of the names of carriers: the last word of the ARN, and a digest of the ARN."""
+    """Return an owner's part of the names of carriers: the last word and a digest of the ARN. None: `SHARED`."""
     if owner is None:
         return SHARED
     return _with_digest(re.split("[:/]", owner)[-1], owner, OWNER, OWNER_DIGEST)

@@ -12,7 +12,7 @@ from job_queue.scheduler import WHOLE
 MOST_GPUS = 64  # GPUs of one instance
 TAG = "gpus"
 _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
-# Types of input data that the agent does not provide as SageMaker does.
+# Types of input data that SageMaker can provide to a program, but the agent cannot.
 _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
 
@@ -86,7 +86,7 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
 
 
 def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -> str:
-    """Return the kind of a member. Members of the same kind may share an instance, because their carriers are equal.
+    """Return the kind of a member. Members of the same kind need equal carriers, so they may share an instance.
 
     Members on one instance share a kernel, a role and a network. Preemptible and other members have different kinds, so
     that the carriers of preemptible members can be evicted.

@@ -40,7 +40,7 @@ def give_up(carrier: Job, now: float) -> JobTransition:
 
 
 def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
-    """Let a member wait after the refused launch of its carrier, as long as after its own refused launch."""
+    """Record a backoff of a member whose carrier's launch was refused. The backoff is that of a refused job."""
     tries = member.tries + 1
     until = int(now) + backoff_seconds(member.name, tries)
     new = member.with_changes(
@@ -64,19 +64,19 @@ def _to_be_stopped(carrier: Job, why: str, now: float) -> JobTransition:
 
 
 def stop_as_stuck(carrier: Job, member: Job, now: float) -> JobTransition:
-    """Stop a carrier because one of its members does not stop."""
+    """Record that a carrier is to be stopped, because one of its members does not stop."""
     why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
     return _to_be_stopped(carrier, why, now)
 
 
 def stop_as_overdue(carrier: Job, member: Job, now: float) -> JobTransition:
-    """Stop a carrier because one of its members runs long after its `MaxRuntimeInSeconds`."""
+    """Record that a carrier is to be stopped, because a member runs long after the member's `MaxRuntimeInSeconds`."""
     why = f"{member.name} has not ended after its MaxRuntimeInSeconds"
     return _to_be_stopped(carrier, why, now)
 
 
 def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
-    """Stop a carrier whose agent has sent no report for too long."""
+    """Record that a carrier is to be stopped, because its agent has sent no report for too long."""
     why = f"nothing was heard of its agent since {clock(since)}"
     return _to_be_stopped(carrier, why, now)
 

@@ -1,6 +1,6 @@
 """Hangs: running jobs that write no log line and no checkpoint while their GPUs are idle.
 
-Missing data is not silence: an activity that is not known counts as if the job had been active just now.
+Missing data is not silence: a job whose activity is not known counts as active.
 """
 
 from collections.abc import Mapping
@@ -11,34 +11,35 @@ from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import project_of
 from job_queue.scheduler import JobState, OnHang, Policy
 
-MOST_LOOKED_AT = 10  # jobs whose logs and checkpoints one tick looks up
-MOST_HANGS = 3  # attempts of one job that are stopped because they hang; later hangs only lead to notices
+MOST_LOOKED_AT = 10  # largest number of jobs whose logs and checkpoints one tick looks up
+MOST_HANGS = 3  # largest number of stopped hung attempts of one job; later hangs of the job only lead to notices
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The looked-up activity of an attempt in a period up to now. None means that it is not known."""
+    """The activity of an attempt in a period up to now. A field is None if the look-up gave no answer."""
 
     wrote_log: bool | None
     wrote_checkpoint: bool | None
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is certain that the attempt wrote neither."""
+        """Whether the attempt certainly wrote neither a log line nor a checkpoint."""
         return self.wrote_log is False and self.wrote_checkpoint is False
 
 
 def silence_of(job: Job, policy: Policy) -> float | None:
-    """Return the seconds of silence after which a job hangs, or None if hangs are not looked for."""
+    """Return the seconds of silence after which a job hangs; None if hangs of the job are not detected."""
     project = project_of(policy, job.project)
     return project.silent if project is not None and project.silent is not None else policy.settings.silent
 
 
 def may_hang(job: Job) -> bool:
-    """Return whether a hang of the job's current attempt can be noticed, once for each attempt.
+    """Return whether a hang of the job's current attempt can be noticed. A hang is noticed once for each attempt.
 
-    Interactive jobs are idle while no user types. The metrics and the log of a shared instance do not tell its members
-    apart, and the instance itself belongs to the queue.
+    Interactive jobs are excluded, because they are idle while no user types. Members are excluded, because the metrics
+    and the log of a shared instance are not separated by member. Carriers are excluded, because they belong to the
+    queue.
     """
     return (
         job.state is JobState.RUNNING
@@ -52,10 +53,10 @@ def may_hang(job: Job) -> bool:
 
 
 def suspects(cluster: ClusterState, idle: Mapping[str, float], now: float, turn: int) -> list[Job]:
-    """Return the jobs that hang if their logs and checkpoints are silent, too: at most MOST_LOOKED_AT of them.
+    """Return the jobs with idle GPUs, whose logs and checkpoints must be looked up: at most MOST_LOOKED_AT of them.
 
     :param idle: training job -> epoch seconds since which its GPUs have been idle.
-    :param turn: a number that grows with each look. If there are more suspects, each turn begins with others.
+    :param turn: a number that grows with each call. If there are more suspects, each call begins with other suspects.
     """
     found = [job for job in cluster.active.values() if may_hang(job) and _is_idle_for_long(job, cluster, idle, now)]
     found.sort(key=lambda job: job.name)
@@ -71,9 +72,10 @@ def _is_idle_for_long(job: Job, cluster: ClusterState, idle: Mapping[str, float]
 
 
 def is_requeued(job: Job, policy: Policy) -> bool:
-    """Return whether a job that hangs is stopped, so that it waits again.
+    """Return whether the queue stops a job that hangs, so that the job waits again.
 
-    The job's tag decides, then its project, then the settings. Only its tag has a job stopped that is not preemptible.
+    The job's tag decides, else its project, else the settings. A job that is not preemptible is stopped only if its own
+    tag says so.
     """
     if job.hangs >= MOST_HANGS:
         return False

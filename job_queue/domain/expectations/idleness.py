@@ -1,7 +1,7 @@
 """Idle jobs: jobs whose instances have idle GPUs, according to SageMaker's metrics in CloudWatch.
 
-SageMaker reports GPUUtilization of each instance once a minute. The value is the sum over the GPUs of the instance,
-each with 0 to 100 percent.
+SageMaker reports GPUUtilization of each instance once a minute. The value is the sum over all GPUs of the instance, and
+each GPU adds 0 to 100 percent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from job_queue.scheduler import JobState
 
 IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
 PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of one period of this length
-MISSING_ALLOWED = 2  # figures that may be missing: the latest figures arrive late, and the first minutes have none
+MISSING_ALLOWED = 2  # figures that may be missing: the latest arrive late, and the first minutes have no figures
 
 Figures = Sequence[float]
 """The maximum of each consecutive period, in percent of one GPU."""
@@ -36,7 +36,7 @@ def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus
 
 
 def hosts(job: Job) -> list[str]:
-    """Return the names of the instances of a job's attempt, as CloudWatch has them."""
+    """Return the names of the instances of a job's attempt in CloudWatch: `<attempt>/algo-<n>`."""
     return [f"{job.launched}/algo-{number}" for number in range(1, job.instances + 1)]
 
 
@@ -65,6 +65,6 @@ def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, 
 
 
 def _gpu_instances(job: Job, with_gpus: frozenset[str]) -> int:
-    """Return the largest number of instances with GPUs that a job may have. Each of them must have figures."""
+    """Return the largest number of instances with GPUs that a job may have. Each must have figures to count as idle."""
     sizes = [it for it in job.demand if sum(it.values()) == job.instances] or job.demand
     return max(sum(count for kind, count in it.items() if kind in with_gpus) for it in sizes)

@@ -23,7 +23,7 @@ from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 ARRIVAL_SECONDS = 24 * 3600.0  # a forecast repeats the submissions of this period
-# A plan adds the attempts that ended in this period to the past use, unless the outlook counts them already.
+# A plan adds the attempts that ended in this period to the past use, unless the outlook already includes them.
 RECENT_SECONDS = 15 * 60.0
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
 NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; such a limit says nothing about a job's runtime
@@ -62,20 +62,20 @@ class Outlook:
     asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
-        """Return the outlook for a reader at this time, without starts and ends if older than `STALE_SECONDS`."""
+        """Return the outlook for a reader at `now`, without starts and ends if it is older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
 
     def interval(self, job: Job) -> StartInterval | None:
-        """Return when a waiting job may start; None if there is no estimate."""
+        """Return the interval in which a waiting job may start; None if there is no estimate."""
         estimate = self.estimates.get(job.name)
         return interval(estimate, self.at, epoch(job.entered), self.errors) if estimate else None
 
     def end(self, job: Job) -> float | None:
         """Return the expected end of a live job in epoch seconds.
 
-        Without an expected runtime, a limit of the job's runtime below `NO_LIMIT` is used. None: the end is unknown, or
-        too old to be shown, or the job is stopping or on hold.
+        Without an expected runtime, use the job's time limit if it is below `NO_LIMIT`. None: the end is unknown, the
+        outlook is too old, or the job is stopping or on hold.
         """
         expected = self.expected.get(job.name, self._longest(job))
         if self.asked is None or expected is None or job.state is JobState.STOPPING:
@@ -90,18 +90,18 @@ class Outlook:
         return None if start is None else max(self.asked, start + expected)
 
     def _longest(self, job: Job) -> float | None:
-        """Return the longest time from a job's launch to its end; None without a limit that says something."""
+        """Return the longest time from a job's launch to its end; None without a time limit below `NO_LIMIT`."""
         if job.attempt_limit is None or job.attempt_limit >= NO_LIMIT:
             return None
         return job.attempt_limit + (self.provisioning if job.gpus is None else Overheads().member_overhead)
 
     def idle_since(self, job: Job, now: float | None) -> float | None:
-        """Return the epoch seconds since which a job's GPUs are idle, or None if the GPUs work or nothing is known."""
+        """Return the epoch seconds since which a job's GPUs are idle; None if they are busy or nothing is known."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         return self.idle.get(job.launched or "") if is_fresh else None
 
     def unsaved_since(self, job: Job, now: float | None) -> float | None:
-        """Return the epoch seconds of the launch since which a job has saved nothing; None if that is not known."""
+        """Return the epoch seconds of the launch if the attempt has saved no checkpoint since; None if not known."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         is_unsaved = is_fresh and job.started is not None and (job.launched or "") in self.saved_work.unsaved
         return epoch(job.started) if is_unsaved and job.started else None

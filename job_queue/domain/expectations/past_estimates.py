@@ -17,7 +17,7 @@ from job_queue.simulation.forecast import Doubt, Estimate
 
 LOOK_SECONDS = 3 * 3600.0  # time between two looks that are kept
 MOST_ESTIMATES = 30  # estimates that are kept of a look
-UNKNOWN_WAIT = 3600.0  # seconds that stand for an unknown wait; the wait so far, if that is longer
+UNKNOWN_WAIT = 3600.0  # seconds that replace an unknown estimated wait, unless the job has already waited longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class PastEstimates:
     def with_starts(self, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> "PastEstimates":
         """Return the looks with scores for the jobs that have started.
 
-        The estimate of a job that has not started and no longer waits for the queue is dropped. Such a job has left the
-        queue, or users keep it waiting.
+        Drop the estimates of jobs that have not started and that no longer wait for the queue. These jobs have left the
+        queue, or users keep them waiting.
 
         :param starts: submission -> epoch seconds of its starts.
         :param waiting: submissions that still wait for the queue; None: not all of them were read.
@@ -90,13 +90,13 @@ def _with_starts(look: PastLook, starts: Mapping[str, Sequence[float]], waiting:
 
 @dataclass(frozen=True, slots=True)
 class StartInterval:
-    """When a waiting job may start, in epoch seconds. A time is None if it is unknown."""
+    """The times at which a waiting job may start, in epoch seconds. A time is None if it is unknown."""
 
     earliest: float | None = None
     likely: float | None = None
     latest: float | None = None
     not_after: float | None = None  # hardly any job starts later
-    level: float | None = None  # share of such intervals that are right; None: not known, only the futures count
+    level: float | None = None  # share of such intervals that are right; None: not known, the futures give the times
     looks: int = 0  # looks from which the level comes
 
 
@@ -115,7 +115,7 @@ def told_wait(estimate: Estimate, at: float, entered: float) -> float:
 
 
 def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors) -> StartInterval:
-    """Return when a job may start, by the usual errors of estimates or, if they are unknown, by the futures.
+    """Return the interval of a start, from the usual errors of estimates or, if these are unknown, from the futures.
 
     :param at: epoch seconds of the estimate.
     :param entered: epoch seconds of the job's submission.

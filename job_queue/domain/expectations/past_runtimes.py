@@ -1,4 +1,4 @@
-"""Estimate from attempt records the runtimes of live jobs, the times of provisioning, and the next submissions."""
+"""Estimate the runtimes of live jobs, the time of provisioning, and the next submissions from attempt records."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -13,14 +13,14 @@ from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
 LIKELY = 12  # number of equally likely runtimes that describe the uncertain runtime of a job
-UNFINISHED = 20_000  # largest number of preempted submissions whose saved work is known; the oldest go first
+UNFINISHED = 20_000  # largest number of interrupted submissions with known work; the oldest are forgotten first
 MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs; the oldest are forgotten first
 PROVISIONED = 50  # latest launches, from which the provisioning time is estimated
 FEW_PROVISIONED = 5  # number of launches below which a default time is used
 
 
 class PastRuntimes:
-    """The knowledge from ended attempts. The outlook of live jobs is computed from this knowledge."""
+    """Statistics of ended attempts, from which the outlook of live jobs is computed."""
 
     def __init__(self) -> None:
         self._predictor = RuntimePredictor()
@@ -39,7 +39,7 @@ class PastRuntimes:
             return  # the runtimes and arrivals of carriers depend on their members
         before = self._done.pop(record.submission, 0.0)
         if record.outcome in INTERRUPTED:
-            # If the lost work is not known, the whole work counts as kept.
+            # If the lost work is not known, all work of the attempt counts as kept.
             self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
             if len(self._done) > UNFINISHED:
                 self._done.popitem(last=False)

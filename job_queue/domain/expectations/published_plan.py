@@ -8,7 +8,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Plan
 
-OUTDATED_SECONDS = 3 * 60  # readers see the age of an older plan; each tick runs a cycle
+OUTDATED_SECONDS = 3 * 60  # readers see the age of a plan that is older; normally a tick confirms it each minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class LastCycle:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """The part of a plan that readers see, without values of requests, but with SageMaker's reasons if there are any.
+    """The part of a plan that is stored for readers: no values of requests, but SageMaker's reasons in full.
 
-    The readers decide for each caller which part of a reason is shown.
+    The API decides for each caller which part of a reason is shown.
     """
 
     at: float = 0.0  # epoch seconds of the plan
@@ -59,13 +59,16 @@ class PublishedPlan:
         )
 
     def read(self, last: LastCycle, now: float) -> "PublishedPlan":
-        """Return the plan for a reader at this time. A cycle with the same decisions does not write the row again."""
+        """Return the plan for a reader at this time, confirmed by the last cycle.
+
+        A cycle that makes the same decisions does not write the row again, so the row itself may be older.
+        """
         return replace(self, confirmed=max(self.at, last.ended), asked=now)
 
     def has_seen(self, job: Job) -> bool:
         """Return whether the plan includes a waiting job in its present version.
 
-        If the plan lacks the job, return whether the job was last changed before the last cycle.
+        If the plan lacks the job, return whether the job's last change of state was before the end of the last cycle.
         """
         planned = self.versions.get(job.name)
         return planned == job.version if planned is not None else epoch(job.since) <= self.confirmed

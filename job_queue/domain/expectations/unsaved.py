@@ -13,10 +13,10 @@ MOST_LOOKED = 10  # largest number of look-ups in one tick
 
 @dataclass(frozen=True, slots=True)
 class SavedWork:
-    """The results of look-ups, by training job. Each training job is in at most one of the two."""
+    """The results of look-ups, by training job. No training job is both unsaved and settled."""
 
-    unsaved: Mapping[str, int] = field(default_factory=dict)  # -> epoch seconds from which it is looked up again
-    settled: frozenset[str] = frozenset()  # there is a checkpoint of this attempt, or it cannot be known
+    unsaved: Mapping[str, int] = field(default_factory=dict)  # training job -> epoch seconds of the next look-up
+    settled: frozenset[str] = frozenset()  # training jobs with a checkpoint, or for which this cannot be known
 
     def of(self, jobs: list[Job]) -> "SavedWork":
         """Return the results for the current attempts of these jobs."""
@@ -25,7 +25,7 @@ class SavedWork:
         return SavedWork(unsaved, self.settled & names)
 
     def due(self, jobs: list[Job], now: float) -> list[Job]:
-        """Return the jobs to look up now: new ones first, then the unsaved ones whose time has come."""
+        """Return the jobs to look up now: first jobs without a result, then unsaved jobs whose next look-up is due."""
         known = self.unsaved.keys() | self.settled
         new = [job for job in jobs if job.launched not in known]
         again = [job for job in jobs if now >= self.unsaved.get(job.launched or "", FOR_EVER)]

@@ -1,7 +1,7 @@
 """The classification of a failed attempt by SageMaker's reason, the exit code and the last log lines.
 
-One failure has many texts: if one rank runs out of GPU memory, all others report a time-out of NCCL. So the classes
-have an order, from causes to consequences, and the first class of this order that a text points to is the answer.
+One failure has many texts: if one rank runs out of GPU memory, all others report a time-out of NCCL. So the weight of a
+clue decides first, and then the order of the classes. Both go from causes to consequences.
 """
 
 import re
@@ -38,11 +38,11 @@ _ORDER = (
     FailureClass.UNKNOWN,
 )
 
-# The beginning of a reason, before which the SDK writes the job's name.
+# The words before the actual reason, with the job's name if the SDK has written the text.
 _PREAMBLE = re.compile(
     r"^\s?(?:Error for Training job [\w.-]{1,100}: )?(?:Failed\.? ?)?(?:(?:for )?reason: '?)?", re.IGNORECASE
 )
-_QUOTED_BY = re.compile(r"Command \"|SM_\w{1,40}=")  # what follows are the program's own arguments
+_QUOTED_BY = re.compile(r"Command \"|SM_\w{1,40}=")  # the rest of the line is the program's own arguments
 _ARGUMENTS = re.compile(r"\[(['\"][^'\"]{1,200}['\"]),.{0,900}['\"]\]")
 _EXIT_CODE = re.compile(
     r"\b(?:exit[ _]?code|exit status|return code|status code|exited with(?: exit)?(?: code)?|non-zero exit status)"
@@ -92,8 +92,8 @@ class _Evidence:
 def exit_code_of(reason: str | None) -> int | None:
     """Return the exit code that a FailureReason of SageMaker names, or None.
 
-    The training toolkit ends with 1 and names the exit code of the script first. Any other container's exit code comes
-    last, after the text of the program.
+    SageMaker's training toolkit itself exits with 1, so the exit code of the script at the beginning is preferred. For
+    other containers, the exit code is at the end of the reason, after the text of the program.
     """
     text = (reason or "")[:MOST_REASON]
     match = _SCRIPT_EXIT_CODE.search(text) or _CONTAINER_EXIT_CODE.search(text) or _EXIT_CODE.search(text)
@@ -115,7 +115,7 @@ def classify(reason: str | None, exit_code: int | None, lines: Sequence[str]) ->
 
 
 def gravity(line: str) -> tuple[int, int] | None:
-    """Return the rank of the gravest clue in a line: a smaller one is nearer to the cause. None: there is no clue."""
+    """Return the gravity of the gravest clue in a line; a smaller value is nearer to the cause. None: no clue."""
     return min((_gravity(evidence) for evidence in _evidence("", [line])), default=None)
 
 
@@ -145,7 +145,7 @@ def _quota_sentence(reason: str) -> str:
 
 
 def _texts(reason: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the log, then those of the reason, which quotes the log, without arguments of programs."""
+    """Yield the lines of the log, then the lines of the reason, which quotes the log. Programs' arguments are cut."""
     for line in chain(bounded_lines(lines), bounded_lines(reason.split("\n"))):
         text = _ARGUMENTS.sub(r"[\1, ...]", _QUOTED_BY.split(line, maxsplit=1)[0])
         if text.strip():

@@ -9,11 +9,11 @@ from job_queue.domain.failures.classes import FailureClass
 
 
 class Weight(IntEnum):
-    """The weight of a clue: causes come before killed processes, and these before consequences."""
+    """The weight of a clue. The clue with the smallest value decides."""
 
     CAUSE = 0
     LIKELY = 1  # decides if no cause is known
-    KILLED = 2  # a launcher may have killed the process after another one had failed
+    KILLED = 2  # a launcher may have killed the process after another process had failed
     CONSEQUENCE = 3  # also appears if a peer has failed for another reason
 
 
@@ -21,7 +21,8 @@ class Weight(IntEnum):
 class Clue:
     """A text that points to a class.
 
-    A line has the clue if it contains one of ``markers`` in any case and the pattern matches a part of it.
+    A line has the clue if it contains one of ``markers``, in upper or lower case, and the ``pattern`` matches a part of
+    the line. Without a pattern, a marker is enough.
     """
 
     failure_class: FailureClass

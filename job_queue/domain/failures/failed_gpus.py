@@ -1,4 +1,4 @@
-"""GPUs that hardware failures name: their UUIDs in a log, and those that return in another failure within a day.
+"""GPUs that hardware failures name: their UUIDs in a log, and GPUs that several failures of a day name.
 
 SageMaker names no instance and no GPU. A program or its start program may log UUIDs of GPUs (`nvidia-smi -L` prints
 them). The log is untrusted: a program can write any UUID. So nothing is excluded because of a UUID, and the result is
@@ -15,7 +15,7 @@ from job_queue.domain.failures.recognition import sightings
 from job_queue.domain.job import FailedAttempt, ReturnedGpu
 
 MOST_GPUS = 16  # UUIDs that are recorded for an attempt
-RETURN_SECONDS = 24 * 3600  # time after a hardware failure in which another one of the same GPU counts as a return
+RETURN_SECONDS = 24 * 3600  # time after a hardware failure in which another failure of the same GPU is a return
 
 _HEX = "[0-9a-f]"
 _UUID = re.compile(

@@ -1,14 +1,14 @@
 """The texts by which a failure is recognised, each with its class and its sentence.
 
 All of these texts may come from a program of a user. Each line is short (see log_text), and each pattern repeats a
-bounded number of characters, so that the time is proportional to the length of the log.
+bounded number of characters. So the time is proportional to the length of the log.
 """
 
 from job_queue.domain.failures.classes import FailureClass
 from job_queue.domain.failures.clues import Weight, clues
 
 _ECC = "A GPU reported an uncorrectable memory error (ECC)."
-_XID = "48|61|62|63|64|74|79|92|94|95|110|119|12[0-1]|123|136|14[0-9]|150|15[4-6]"  # others are errors of programs
+_XID = "48|61|62|63|64|74|79|92|94|95|110|119|12[0-1]|123|136|14[0-9]|150|15[4-6]"  # other Xids are errors of programs
 _NO_GPU = "The driver does not reach a GPU."
 _ON_DISK = r"^(?!.{0,999}(/dev/shm|</torch_))"  # shared memory reports the same error
 _EXIT = r"(exit ?code|return code|exit status|status code)s?\s{0,3}[:=]?\s{0,3}"

@@ -1,4 +1,4 @@
-"""Log lines and reasons as bounded, printable text. Both are untrusted: programs of users write them."""
+"""Log lines and reasons as bounded, printable text. Log lines and reasons are untrusted: users' programs write them."""
 
 import re
 from collections.abc import Sequence

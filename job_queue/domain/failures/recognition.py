@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from job_queue.domain.failures.clues import Sighting
 from job_queue.domain.failures.known_texts import CLUES
 
-# Texts in these lines say nothing about the cause: lists of possible causes, and the program's own arguments.
+# Lines with these texts say nothing about the cause: lists of possible causes, and the program's own arguments.
 _NO_EVIDENCE = ("potential root causes", "will operate in serial mode", "sm_training_env=", "sm_user_args=", "sm_hps=")
 
 # An exception of Python at the beginning of a line, or after a prefix of a launcher or of SageMaker.
@@ -38,7 +38,7 @@ def python_exception(line: str, ends_traceback: bool = False) -> str | None:
 
 
 def sightings(line: str) -> Iterator[Sighting]:
-    """Yield the clues in a line."""
+    """Yield the clues in a line. Lines with a text of `_NO_EVIDENCE` have none."""
     lowered = line.lower()
     if any(text in lowered for text in _NO_EVIDENCE):
         return

@@ -1,8 +1,8 @@
 """The rules that choose the action after a failed attempt. The first rule that applies decides.
 
 The rules of the job's tag come first, then those of its project and of the policy, then the built-in actions. A pattern
-of a rule is a text with `*`. Its parts are searched one after the other, so the time is proportional to the length of
-the text: a pattern of a user cannot keep the function busy, as a regular expression can.
+of a rule is a text with `*`, whose parts are searched one after the other. So a user's pattern cannot keep the function
+busy for long, which a regular expression could.
 """
 
 import re
@@ -15,9 +15,9 @@ from job_queue.domain.failures.failed_gpus import remedy_for_returned
 from job_queue.domain.job import FailedAttempt, Job, clipped
 from job_queue.scheduler import FailureAction, FailureClass, FailureRule, Policy
 
-EARLY_SECONDS = 5 * 60  # an attempt that fails so soon after its start fails early
-MOST_FREE_RETRIES = 5  # free retries in a row; later ones count
-ROW_SECONDS = 3600  # an attempt that has run for so long ends a row of free retries
+EARLY_SECONDS = 5 * 60  # an attempt that fails within this time after its start fails early
+MOST_FREE_RETRIES = 5  # free retries in a row, after which further retries count
+ROW_SECONDS = 3600  # an attempt that has run for this time ends a row of free retries
 MOST_JOB_RULES = 10
 DEFAULT_RETRIES = 3  # retries of a job whose tag `retry_on` asks for retries, without a tag `retries`
 MOST_LINES = 5
@@ -34,7 +34,7 @@ _ACTIONS = {
     "retry-fresh": (FailureAction.RETRY, True),
     "retry-free-fresh": (FailureAction.RETRY_FREE, True),
 }
-_FRESH_CLASSES = frozenset({FailureClass.HARDWARE})  # built-in actions that avoid the instances
+_FRESH_CLASSES = frozenset({FailureClass.HARDWARE})  # classes whose built-in action avoids the failed instances
 _BUILT_IN = "built-in"
 
 
@@ -57,8 +57,8 @@ class NamedRule:
 def rules_of_tag(text: str) -> tuple[NamedRule, ...]:
     """Return the rules in a tag `retry_on`: `137 communication=retry-free text:lost_connection=fail`.
 
-    Each word is an exit code, a class, or `text:` and a part of the reason or of a log line, with `_` for a space. The
-    action after `=` is `retry` by default.
+    Each word is an exit code, a class, or `text:` and a part of the reason or of a log line. In such a part, `_` stands
+    for a space. The action after `=` is `retry` by default.
 
     :raises RuleError: a word is no rule.
     """
@@ -99,14 +99,14 @@ def _rule_of_word(word: str) -> NamedRule:
 
 
 def asks_for_retries(rules: Iterable[NamedRule]) -> bool:
-    """Return whether a rule of a tag asks for retries that count."""
+    """Return whether a rule of a tag has an action that uses retries (`retry` or `retry-fresh`)."""
     return any(it.rule.action is FailureAction.RETRY for it in rules)
 
 
 def rules_for(tag: str | None, project: str, policy: Policy) -> Iterator[NamedRule]:
     """Yield the rules for a job: those of its tag `retry_on`, of its project, and of the policy.
 
-    :param tag: the value of the tag. A tag that an earlier version accepted and that is no rule has no rules.
+    :param tag: the value of the tag. A tag that only an earlier version accepted has no rules.
     """
     yield from _rules_of_stored_tag(tag)
     own = next((it.failure_rules for it in policy.projects if it.name == project), ())
@@ -135,10 +135,10 @@ def described(rule: FailureRule) -> str:
 
 
 def contains(pattern: str, text: str) -> bool:
-    """Return whether a text contains a pattern, in upper or lower case. `*` matches any characters, `_` also a space.
+    """Return whether a text contains a pattern, in any case. `*` matches any characters; `_` and a space are equal.
 
-    The parts of the pattern are searched from left to right, each after the previous one. This is exact, because an
-    earlier place of a part leaves more text for the later parts.
+    The parts of the pattern are searched from left to right, each after the previous part. The earliest place of a part
+    is always right, because it leaves the most text for the later parts.
     """
     text, place = _folded(text), 0
     for part in _folded(pattern).split("*"):
@@ -187,7 +187,8 @@ def choose(
 def chosen_again(job: Job, failed: FailedAttempt, tag: str | None, policy: Policy) -> FailedAttempt:
     """Return a recorded failure with the action that the present rules choose, without regard to limits of retries.
 
-    Rules with a text are compared with the job's reason and the recorded lines, as the other lines are not kept.
+    Rules with a `match` are compared with the job's reason and with the recorded sentence and lines, because no other
+    lines are kept. The result has no rank, no lines and no GPUs.
     """
     known = {it.value: it for it in FailureClass}
     failure_class = known.get(failed.failure_class, FailureClass.UNKNOWN)
@@ -220,12 +221,12 @@ def _applies(rule: FailureRule, failure_class: FailureClass, exit_code: int | No
 
 
 def decided(job: Job, failed: FailedAttempt, ran: float) -> tuple[FailedAttempt, int]:
-    """Return the failure with the action that the limits of retries leave, and the free retries in a row after it.
+    """Return the failure with its action under the limits of retries, and the new number of free retries in a row.
 
-    - The same class twice in a row, each time soon after the start, ends the job. An unknown cause is no class.
+    - If two attempts in a row fail early with the same class, the job fails. Unknown causes are never the same class.
     - After `MOST_FREE_RETRIES` free retries in a row, a retry counts. An attempt that has run for `ROW_SECONDS` ends
       the row.
-    - Without retries that are left, the job fails.
+    - If no retries are left, the job fails.
 
     :param ran: seconds from the start of the attempt to its failure.
     """

@@ -32,10 +32,10 @@ def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
 def checkpoints_to_look_up(
     active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float
 ) -> list[Job]:
-    """Return the jobs whose checkpoints decide which job is evicted: the planned victims first, then their equals.
+    """Return the jobs whose checkpoints decide which job is evicted: first the planned victims, then equal jobs.
 
-    Equals of a victim have the same project and priority, and hold slots of a common pool. A victim without equals is
-    left out, because it has to be evicted in any case.
+    Equal jobs have the project and the priority of a victim, and hold slots of one of its pools. A victim without equal
+    jobs is left out, because it must be evicted in any case.
     """
     leaving = set(evicted)
     victims = [job for job in active if job.name in leaving]

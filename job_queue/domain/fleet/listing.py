@@ -1,8 +1,8 @@
 """Decide which part of SageMaker's list of training jobs to read: the jobs since the last walk, and a daily sweep.
 
 The list has every training job that the account ever had, the newest first. Each training job that was found alive is
-in the queue's tables, as an attempt or as an external job, and is checked by the queue from then on. So a walk only
-looks for training jobs that are newer than the last walk, which are a page or two.
+in the queue's tables, as an attempt or as an external job. The queue checks these training jobs from then on. So a walk
+reads only the training jobs that are newer than the last walk: one or two pages.
 docs/developers/adr/0028-listing.md explains why this suffices.
 """
 
@@ -19,10 +19,10 @@ SWEEP_SECONDS = DAY_SECONDS  # time after which the next sweep begins: the whole
 
 @dataclass(frozen=True, slots=True)
 class ListingProgress:
-    """The known part of the list: its live training jobs, created from `since` until `until`, are in the tables.
+    """The known part of the list: live training jobs that were created from `since` until `until` are in the tables.
 
-    A sweep lowers `since` to `floor`, a part in each walk. When `since` is at `floor`, the whole list is known. All
-    times are epoch seconds.
+    A sweep lowers `since` to `floor` step by step, one step in each walk. When `since` has reached `floor`, the whole
+    list is known. All times are epoch seconds.
     """
 
     since: int
@@ -42,7 +42,10 @@ class ListingProgress:
 
 
 def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
-    """Return the listing from which a walk that begins now continues. None as `known` means that nothing is known."""
+    """Return the progress from which a walk that begins at `now` continues.
+
+    :param known: the progress of the last walk; None: there was no walk.
+    """
     floor = int(now) - LONGEST_LIFE_SECONDS
     if known is None or known.until > now + SKEW_SECONDS:  # a time in the future: the clock was wrong
         return ListingProgress(floor, floor, floor, int(now))
@@ -60,8 +63,8 @@ class Walk:
     site: Site | None = None  # None: the home site
     alive: set[str] = field(default_factory=set)  # training jobs
     warm: set[str] = field(default_factory=set)  # ended training jobs whose instances are kept warm
-    newest_down_to: float | None = None  # end of the first part, if it ended before the known part
-    swept_down_to: float | None = None  # end of the second part
+    newest_down_to: float | None = None  # epoch seconds at which the first part stopped before the known part
+    swept_down_to: float | None = None  # epoch seconds down to which the second part has read the list
     # live training job -> its SecondaryStatus, and epoch seconds of its last change
     stages: dict[str, tuple[str, float]] = field(default_factory=dict)
     _created: dict[str, float] = field(default_factory=dict)  # training job -> epoch seconds of its creation
@@ -79,7 +82,7 @@ class Walk:
             self._first.add(name)
 
     def is_newer(self, name: str, than: float) -> bool:
-        """Return whether the list has the training job with a time of creation after `than` (epoch seconds)."""
+        """Return whether the walk found the training job, and its creation is after `than` (epoch seconds)."""
         return self._created.get(name, than) > than
 
     def result(self, unclear: Iterable[str]) -> ListingProgress:

@@ -1,7 +1,8 @@
 """Sites: the accounts and regions in which the queue launches training jobs.
 
-The home site is that of the queue's stack. It is None everywhere, so that a queue with one site stores nothing about
-sites. Training jobs of two sites may have one name, so a training job is known by its key: its name, and its site.
+The home site is that of the queue's stack. The home site is written as None everywhere, so that a queue with one site
+stores nothing about sites. Training jobs of two sites may have the same name, so a training job is identified by its
+key: its name, and its site unless that is the home site.
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from job_queue.scheduler import Policy, Pool, Slots
 
-_SEPARATOR = "@"  # between name and site in a key; no name of a training job has it
+_SEPARATOR = "@"  # between name and site in a key; names of training jobs cannot contain the character
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,7 +27,7 @@ class Site:
 
     @property
     def key(self) -> str:
-        """The region and the account as text: `us-east-2/222222222222`. The role is no part of it."""
+        """The region and the account as text, without the role: `us-east-2/222222222222`."""
         return f"{self.region or ''}/{self.account or ''}"
 
     @property
@@ -45,16 +46,16 @@ class HomeSite:
 
     @classmethod
     def of_function(cls, arn: str) -> "HomeSite | None":
-        """Return the region and account in a function's ARN; None if it has none."""
+        """Return the region and account in a function's ARN; None if the ARN has too few parts."""
         parts = arn.split(":")
         return cls(parts[3], parts[4]) if len(parts) > 4 else None
 
     def is_at(self, site: Site) -> bool:
-        """Return whether a site is the home site under another name."""
+        """Return whether a site names the home site's own region and account."""
         return self.place_of(site) == (self.region, self.account)
 
     def place_of(self, site: Site) -> tuple[str, str]:
-        """Return the region and account of a site, which has several names if it shares one of them with the stack."""
+        """Return the region and account of a site. A part that the site does not name is that of the stack."""
         return site.region or self.region, site.account or self.account
 
 
@@ -79,7 +80,7 @@ def account_of(site: Site | None) -> str | None:
 
 
 def same_place(one: Site | None, other: Site | None) -> bool:
-    """Return whether two sites are one account and region, whichever roles they have."""
+    """Return whether two sites have the same account and region. Their roles may differ."""
     return (one.key if one else None) == (other.key if other else None)
 
 
@@ -99,7 +100,7 @@ def has_other_sites(policy: Policy) -> bool:
 
 
 def sites_of(policy: Policy, others: Iterable[Site | None] = ()) -> tuple[Site, ...]:
-    """Return the sites of a policy's pools, and others, without the home site: each account and region once."""
+    """Return the sites of a policy's pools and `others`, each account and region once, without the home site."""
     found = [*map(site_of_pool, policy.pools), *others]
     return tuple({site.key: site for site in reversed(found) if site}.values())[::-1]
 
@@ -114,11 +115,11 @@ class Origin:
 
     @property
     def is_home(self) -> bool:
-        """Whether the event is of the home site."""
+        """Whether the event comes from the home site."""
         return self.is_at(Site())
 
     def is_at(self, site: Site) -> bool:
-        """Return whether the event is of a site."""
+        """Return whether the event comes from a site."""
         return (self.region, self.account) == self.home.place_of(site)
 
 

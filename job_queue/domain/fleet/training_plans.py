@@ -1,4 +1,4 @@
-"""Training plans: when they have instances, which attempts they cut off, and when jobs get notice of the end.
+"""Training plans: the periods with instances, the attempts that are cut off, and the notices before an end.
 
 docs/developers/adr/0029-training-plans.md has the reasons.
 """
@@ -11,9 +11,9 @@ from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool
 
 TAKEN_BACK_SECONDS = 30 * 60  # SageMaker takes the instances back this long before the end of a plan, or of a part
-ASK_SECONDS = 5 * 60  # seconds between two requests for a plan
+ASK_SECONDS = 5 * 60  # seconds between two requests to SageMaker about a plan
 ANNOUNCED_SECONDS = 2 * 3600  # jobs get notice this long before their instances are taken back
-LATE_SECONDS = 60  # tolerance, because clocks differ, for an attempt that seems to end before its instances were taken
+LATE_SECONDS = 60  # tolerance for different clocks: a cut-off attempt may seem to end before its instances are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class KnownPlan:
     """The data of a plan that SageMaker has returned."""
 
     arn: str
-    asked: int  # epoch seconds of the last request
+    asked: int  # epoch seconds of the last request about the plan
     parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: there is no such plan
 
     def calendar(self, now: float) -> Calendar | None:
@@ -62,21 +62,21 @@ KnownPlans = Mapping[str, KnownPlan]
 
 
 def plan_arns(policy: Policy) -> list[str]:
-    """Return the training plans of a policy."""
+    """Return the ARNs of the training plans of a policy, each once."""
     return list(dict.fromkeys(arn for _, arn in _with_plans(policy)))
 
 
 def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
-    """Return the plans that were not requested in the last `ASK_SECONDS`."""
+    """Return the ARNs of the plans about which SageMaker was not asked in the last `ASK_SECONDS`."""
     return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
 
 
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
     """Return the calendar of each pool that has a training plan.
 
-    A plan that SageMaker was not asked about yet is never open. If SageMaker was asked and has never answered, the pool
-    has no calendar, so its capacity in the policy counts at any time. If the pool has no capacity either, the plan is
-    never open.
+    Until the first request about a plan, its calendar is never open. If SageMaker has never answered, the pool has no
+    calendar, so its capacity in the policy counts at any time. If such a pool has no capacity in the policy, its
+    calendar is never open.
     """
     found = {}
     for pool, arn in _with_plans(policy):
@@ -101,8 +101,8 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, str] | None:
     """Return the time at which a running job will lose its instances (epoch seconds), and the plan's name.
 
-    Return None if the time is far away, if it was announced already, or if the job reaches its MaxRuntimeInSeconds
-    before.
+    Return None if the time is more than `ANNOUNCED_SECONDS` away or was already announced. Also return None if the job
+    reaches its time limit (`Job.attempt_limit`) before.
     """
     found = []
     for pool, arn in _with_plans(policy):
@@ -115,7 +115,7 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Return whether a running job got notice that its instances are taken back, but they are not taken back soon."""
+    """Return whether a running job got notice of a cut-off that is no longer due within `ANNOUNCED_SECONDS`."""
     if job.cut_off is None or job.cut_off <= now:
         return False
     records = [known.get(arn) for pool, arn in _with_plans(policy) if pool.name in job.slots]

@@ -67,7 +67,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalTrainingJob] = {}
     for start in decided.starts:
-        # A start on a warm pool needs no free instances. But the start waits if other warm pools exceed the capacity.
+        # A start on a warm pool needs no free instances. But the start waits if warm pools exceed the pool's capacity.
         needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
         if all(count <= free[pool] for pool, count in needed.items()):
             starts.append(start)
@@ -85,7 +85,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 
 
 def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) -> list[ExternalTrainingJob]:
-    """Return the warm pools to release because a drain of their pool is in force, without those that are reused."""
+    """Return the warm pools to release because a drain of their pool is in force. Reused warm pools are left out."""
     drained = {pool for pool, drain in cluster.drains.items() if drain.is_in_force(now)}
     warm = [pool for pool in idle(cluster.external) if pool not in placement.reused.values()] if drained else []
     return [pool for pool in warm if drained & warm_slots(pool, cluster.applied.policy).keys()]
@@ -94,9 +94,9 @@ def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) ->
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
-    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. First, matching
-    warm pools are given out. Releasing a pool for one attempt would take it from another attempt that matches it. Any
-    other attempt that no warm pool blocks can be launched on free instances.
+    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. All attempts first
+    get a matching warm pool, so that no warm pool is released for one attempt that another attempt can reuse. Any other
+    attempt that no warm pool blocks can be launched on free instances.
 
     :param attempts: the attempts, the most important first.
     """
@@ -176,7 +176,7 @@ def _to_release(
 
 
 def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
-    """Return the seconds to keep instances warm, for starts that are followed by a matching waiting job."""
+    """Return the seconds to keep instances warm for each starting job that a matching waiting job can follow."""
     pools = {pool.name: pool for pool in cluster.applied.policy.pools if pool.keep_warm}
     if not pools:
         return {}
@@ -191,7 +191,7 @@ def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
 
 
 def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: ClusterState) -> bool:
-    if job.footprint is None or job.carries is not None:  # a carrier without members keeps its own instance
+    if job.footprint is None or job.carries is not None:  # an empty carrier itself keeps its instance for a while
         return False
     return any(
         other.footprint == job.footprint

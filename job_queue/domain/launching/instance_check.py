@@ -1,8 +1,8 @@
 """The infrastructure health check with which SageMaker tests the instances of an attempt after a hardware failure.
 
 AWS documents that the check tests the hardware of instances and the network between them (API_InfraCheckConfig). AWS
-does not document the instance types and requests for which it is available, nor its duration. So the queue asks for it
-only in requests for one type with NVIDIA GPUs, and launches without it if SageMaker refuses the request.
+does not document the instance types and requests for which the check is available, nor its duration. So the queue adds
+the check only to requests for one type with NVIDIA GPUs, and launches without the check if SageMaker refuses it.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,9 @@ def is_check_due(failed: FailedAttempt) -> bool:
 
 
 def with_instance_check(request: TrainingRequest, sent: Mapping[str, Any], job: Job) -> dict[str, Any]:
-    """Return the request for SageMaker with the health check, if the job's record asks for it.
+    """Return the request for SageMaker, with the health check if the job's `infra_check` is set.
 
-    The user's own InfraCheckConfig prevails. A job that shares an instance gets no check, because its carrier has the
-    instance.
+    The user's own InfraCheckConfig prevails. A member gets no check, because its instance belongs to the carrier.
 
     :param request: the user's request.
     :param sent: the request for SageMaker, adapted to the job's slots.

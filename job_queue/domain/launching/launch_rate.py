@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 LOWEST_RATE = 0.25  # calls a second; throttling never lowers the rate below this
 RATE_DECREASE = 0.7  # factor on the rate after a throttled call
 DOUBLING_SECONDS = 60  # time in which the rate doubles, up to the configured rate
-ROUNDING = 1e-3  # part of a call that may be missing
+ROUNDING = 1e-3  # tokens; tolerance for rounding errors when whole calls are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TokenBucket:
     def filled(self, rate: CreateRate, now: float) -> "TokenBucket":
         """Return the bucket at this time, within the configured bounds, which may have changed.
 
-        The clock may go back.
+        If the clock has gone back, no token is added.
         """
         seconds = max(0.0, now - self.at)
         before = max(self.rate, min(LOWEST_RATE, rate.per_second))
@@ -51,7 +51,7 @@ class TokenBucket:
 
     @property
     def next_at(self) -> float:
-        """The time at which the next call may be sent."""
+        """The time at which the next call may be sent, in epoch seconds."""
         return self.at + max(0.0, 1 - self.tokens) / self.rate
 
     def spent(self, calls: int) -> "TokenBucket":
@@ -59,7 +59,7 @@ class TokenBucket:
         return replace(self, tokens=self.tokens - calls)
 
     def throttled(self) -> "TokenBucket":
-        """Return the bucket after a throttled call."""
+        """Return the bucket after a throttled call: without tokens, and with a rate lowered by `RATE_DECREASE`."""
         return replace(
             self, tokens=min(self.tokens, 0.0), rate=max(self.rate * RATE_DECREASE, min(LOWEST_RATE, self.rate))
         )

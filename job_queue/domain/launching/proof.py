@@ -59,7 +59,7 @@ def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
 def is_current_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Return whether a training job is this submission's recorded attempt, or the next one if the job is waiting.
 
-    An attempt that a version without proofs has launched is recognised by the recorded name, until it ends.
+    An attempt that was launched by a version without proofs is recognised by the recorded name, until the attempt ends.
     """
     expected = job.launched if job.launched is not None else apply_qstamp(job.name, job.attempt)
     if name != expected or not _claims(tags, job) or tags.get(ATTEMPT_TAG, str(job.attempt)) != str(job.attempt):
@@ -108,8 +108,8 @@ def ended_attempt(name: str, record: JobRecord, site: Site | None = None) -> End
 def is_ended_attempt(name: str, tags: Mapping[str, str], record: JobRecord, site: Site | None = None) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
-    The record shows that SageMaker once accepted the name from the queue. A proof alone shows less, because other
-    people may have copied the proof of a call that SageMaker refused.
+    The record shows that SageMaker once accepted the name from the queue. A proof without a record is not enough,
+    because other people may have copied the proof of a call that SageMaker refused.
     """
     return has_proof_of_any_call(name, tags, record.job) and ended_attempt(name, record, site) is not None
 

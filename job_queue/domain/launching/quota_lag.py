@@ -1,8 +1,8 @@
 """Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
 A refusal includes the number of instances that SageMaker counts. If SageMaker counts more instances than the queue
-knows, the difference is due to training jobs that ended a short while ago, or that the next comparison will find. The
-times of the tries are in `domain/capacity_backoff.py`.
+knows, the difference has one of two causes: training jobs that ended a short while ago, or training jobs that the next
+comparison will find. `domain/capacity_backoff.py` decides when the launch is tried again.
 docs/developers/adr/0090-quota-lag.md has the reasons and the sources.
 """
 
@@ -17,7 +17,7 @@ from job_queue.scheduler import Policy
 
 
 def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
-    """Return a message about the instances that SageMaker counts beyond those of the queue, or None without quota lag.
+    """Return a message if SageMaker counts more instances than the queue knows (quota lag), else None.
 
     :param job: the refused job.
     :param cluster: live jobs, external jobs and warm pools, with all jobs that were launched together with this job.
@@ -47,7 +47,7 @@ def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy
 def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> int:
     """Return the known instances at the job's site that count toward the quota, without those of the refused job.
 
-    External jobs are counted in each market, because the queue does not know their market.
+    External jobs count both for on-demand and for spot quotas, because the queue does not know their market.
     """
     policy = cluster.applied.policy
     there = (it for it in cluster.active.values() if it.name != job.name and same_place(it.site, job.site))

@@ -1,7 +1,8 @@
 """The meaning of the text of SageMaker's refusals: an exceeded quota, a fault of the pool, or a cause that may pass.
 
 ResourceLimitExceeded covers every quota of an account: instances of a type, but also spot instances, warm pools,
-debugger rules, and the longest run time. ValidationException is also about more than the request.
+debugger rules, and the longest run time. ValidationException also has causes outside the request, such as a role that
+cannot be assumed.
 """
 
 import re
@@ -14,11 +15,11 @@ _QUOTA = re.compile(
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
 _ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
-# The fields that a pool may add to a request, in the words of messages. An example is an expired training plan.
+# Words in messages about fields that a pool may add to a request, such as an expired training plan.
 _OF_POOL = re.compile(
     r"training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|spot|MaxWaitTimeInSeconds", re.IGNORECASE
 )
-# The cause may go away: a new role cannot be assumed for some seconds, and an operator may repair a role.
+# Words in messages about temporary causes: a new role cannot be assumed for some seconds, and a role can be repaired.
 _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 
 
@@ -84,7 +85,7 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
 
 
 def objects_to_pool(message: str) -> bool:
-    """Return whether a ValidationException is about fields that a pool adds: plan, market, type or count."""
+    """Return whether a ValidationException is about fields that a pool adds: training plan, market, type or count."""
     return _OF_POOL.search(message) is not None
 
 

@@ -28,7 +28,7 @@ class Deadlines:
 
 
 def deadlines_of(tags: Mapping[str, TagValue]) -> Deadlines:
-    """Read the tags of a request. Whether the times can be met is not checked; see `deadline_issues`.
+    """Read the tags of a request. `deadline_issues` checks whether the times can be met.
 
     :raises InvalidRequest: a tag is wrong. The error names the field.
     """
@@ -46,7 +46,7 @@ def deadlines_of(tags: Mapping[str, TagValue]) -> Deadlines:
 def deadline_issues(
     deadlines: Deadlines, tags: Mapping[str, TagValue], now: float, most_days: int
 ) -> Iterator[ValidationIssue]:
-    """Yield an issue for each time that a job submitted now cannot meet.
+    """Yield an issue for each deadline that a job submitted at `now` cannot meet.
 
     :param tags: the tags from which the deadlines were read.
     :param now: epoch seconds.
@@ -77,7 +77,7 @@ def deadline_issues(
 
 
 def _start_by(tag: TagValue) -> tuple[int, StartByAction | None]:
-    """Return the time of a tag and, if the tag ends in one, such as `2026-11-28T18:00Z:cancel`, the action."""
+    """Return the time and the action in a tag such as `2026-11-28T18:00Z:cancel`. The action is None if left out."""
     text, colon, last = tag.text.strip().rpartition(":")
     if colon and last.strip() in _ACTIONS:
         return math.ceil(_time("start_by", TagValue(text, tag.field))), StartByAction(last.strip())

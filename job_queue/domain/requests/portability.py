@@ -1,4 +1,4 @@
-"""Run a request in another region or account: what keeps it from running there, and its form for a pool there.
+"""Find obstacles to running a request in another region or account, and adapt the request to that site.
 
 A region has its own buckets, images, networks and keys. The queue copies no data: the policy names the project's bucket
 in each region (`bucket_by_region`), and the same addresses below the bucket are expected there.
@@ -25,7 +25,7 @@ _ROLE = re.compile(r"^(arn:aws[a-z-]*:iam::)\d{12}(:role/.+)$", re.ASCII)
 
 
 def portability_of(request: TrainingRequest) -> Portability:
-    """Return what decides whether a job with this request can run in other regions and accounts."""
+    """Return the parts of a request that decide whether its job can run in other regions and accounts."""
     buckets = dict.fromkeys(bucket_and_key(address)[0] for _, address in request.texts_under(ADDRESSES))
     return Portability(tuple(sorted(buckets)), request.checkpoints is not None, _obstacle(request), request.role)
 
@@ -42,10 +42,10 @@ def _obstacle(request: TrainingRequest) -> str | None:
 def localized(content: Mapping[str, Any], site: Site, bucket_by_region: Mapping[str, str]) -> dict[str, Any]:
     """Return a request as it is sent to another region or account.
 
-    The project's bucket becomes that of the region, an image the image of that name in the region, and the execution
-    role the role of that name in the account.
+    Replace the project's buckets by its bucket in the region. Replace each image by the image of the same name in the
+    region. Replace the execution role by the role of the same name in the account. Keep `NAMED_BY_USERS` unchanged.
 
-    :param content: a CreateTrainingJob request that `policy.why_not_there` permits there.
+    :param content: a CreateTrainingJob request that `policy.why_not_there` permits at the site.
     """
     there = bucket_by_region.get(site.region or "")
     buckets = dict.fromkeys(bucket_by_region.values(), there) if there else {}

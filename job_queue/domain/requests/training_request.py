@@ -1,8 +1,8 @@
 """CreateTrainingJob requests as typed values. Validation accepts the JSON first, and all later code reads these types.
 
 The JSON is kept for the call to SageMaker, for the owner of the job, and for comparisons. SageMaker's
-reports (answers of DescribeTrainingJob, and events) have the same fields. Only the tags differ: an event has them as a
-mapping, and DescribeTrainingJob returns none.
+reports (answers of DescribeTrainingJob, and events) have the same fields. Only the tags differ: an event has a mapping
+of tags, and DescribeTrainingJob returns no tags.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from msgspec import Struct, convert, field
 
-NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # users choose the names of the fields in these
+NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # users choose the names inside these fields
 
 
 class Preference(Struct, frozen=True, rename="pascal"):
@@ -115,11 +115,11 @@ class TrainingJobFields(Struct, frozen=True, rename="pascal"):
     def footprint(self) -> str | None:
         """A digest of the properties that a job must share with a warm pool, besides instance type and count.
 
-        None means that the job uses no warm pool, and leaves none.
+        None means that the job neither uses nor leaves a warm pool.
 
         Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags, which
-        are the same in all launches of the queue. A role counts without its account: a training job has a role of its
-        own account, so a job that runs in another account has the role of that name there.
+        are the same in all launches of the queue. Roles are compared without their account, because a job that runs in
+        another account has the role of the same name there.
         """
         if self.resources.instance_groups or self.spot:
             return None
