@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from .gpus import Gpus, GpuUnavailable, gpu_numbers
 from .mailbox import CARRIER, ForeignAgent, Mailbox, key_line
@@ -32,6 +32,7 @@ class Agent:
     def __init__(self, s3: S3, mailbox: Mailbox, gpus: Gpus, base: Path, poll: float = POLL_SECONDS) -> None:
         self._s3, self._mailbox, self._gpus, self._base, self._poll = s3, mailbox, gpus, base, poll
         self._members: Dict[str, Member] = {}
+        self._refusals: Dict[str, Dict[str, Any]] = {}  # attempt -> report of its refusal that S3 does not have yet
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._wake = threading.Event()
@@ -55,7 +56,7 @@ class Agent:
         while not self._closing.is_set():
             try:
                 self._poll_mailbox()
-            except (S3Error, OSError) as error:
+            except Exception as error:  # members go on after any error
                 log(CARRIER, f"[agent] the mailbox cannot be read: {error}")
             self._wake.wait(self._poll)
             self._wake.clear()
@@ -79,19 +80,28 @@ class Agent:
 
     def _poll_mailbox(self) -> None:
         """Read the mailbox once. If a stop order arrives together with the assignment, the attempt does not begin."""
+        for attempt in list(self._refusals):
+            self._report_refusal(attempt)
         for attempt, messages in sorted(self._mailbox.arrived().items()):
-            with self._lock:
-                member = self._members.get(attempt)
-            if member is not None:
-                if "stop" in messages and not member.is_stopping and self._mailbox.is_stopped(attempt):
-                    member.stop("the queue asked for it")
-            elif "assign" in messages:
-                self._begin(attempt, may_be_stopped="stop" in messages)
+            try:
+                self._obey(attempt, messages)
+            except Exception as error:  # the orders of other attempts are read after any error
+                log(attempt, f"[agent] its order cannot be carried out: {type(error).__name__}: {error}")
+
+    def _obey(self, attempt: str, messages: Set[str]) -> None:
+        """Carry out the orders about an attempt: `assign`, `stop`, or both."""
+        with self._lock:
+            member = self._members.get(attempt)
+        if member is not None:
+            if "stop" in messages and not member.is_stopping and self._mailbox.is_stopped(attempt):
+                member.stop("the queue asked for it")
+        elif "assign" in messages and attempt not in self._refusals:
+            self._begin(attempt, may_be_stopped="stop" in messages)
 
     def _begin(self, attempt: str, *, may_be_stopped: bool) -> None:
         try:
             assignment = self._mailbox.assignment(attempt)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             log(attempt, f"[agent] its assignment cannot be read: {error}")
             self._refuse(attempt, "Failed", "InternalServerError: its assignment cannot be read")
             return
@@ -107,8 +117,8 @@ class Agent:
         except (GpuUnavailable, ValueError, TypeError) as error:
             self._refuse(attempt, "Failed", f"InternalServerError: {error}")
             return
-        assignment.setdefault("disk", self._share_of_disk(len(gpus) * tenths))
         try:
+            assignment.setdefault("disk", self._share_of_disk(len(gpus) * tenths))
             sharing, environment = self._gpus.environment(gpus, tenths)
             member = Member(
                 attempt,
@@ -121,11 +131,12 @@ class Agent:
                 freed=self._free,
                 done=self._forget,
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log(attempt, f"[agent] its request cannot be run: {error}")
-            self._refuse(attempt, "Failed", "ClientError: its request cannot be run; its log says why")
+        except Exception as error:  # other members go on after any error, and the queue gets a report
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
+            log(attempt, f"[agent] its request cannot be run: {type(error).__name__}: {error}")
+            fault = "InternalServerError" if isinstance(error, OSError) else "ClientError"
+            self._refuse(attempt, "Failed", f"{fault}: its request cannot be run; its log says why")
             return
         with self._lock:
             self._members[attempt] = member
@@ -143,7 +154,20 @@ class Agent:
 
     def _refuse(self, attempt: str, status: str, reason: str) -> None:
         log(attempt, f"[agent] {status.lower()}: {reason}")
-        self._mailbox.report(attempt, "ended", {"started": None, "status": status, "reason": reason})
+        self._refusals[attempt] = {"started": None, "status": status, "reason": reason}
+        self._report_refusal(attempt)
+
+    def _report_refusal(self, attempt: str) -> None:
+        """Report that an attempt was refused. If that fails, the next poll retries.
+
+        Without a report, the queue takes the attempt for running.
+        """
+        try:
+            self._mailbox.report(attempt, "ended", self._refusals[attempt])
+        except (S3Error, OSError) as error:
+            log(attempt, f"[agent] its refusal cannot be reported now: {error}")
+        else:
+            del self._refusals[attempt]
 
     def _free(self, member: Member) -> None:
         """Release the GPUs of a member whose processes have all ended."""

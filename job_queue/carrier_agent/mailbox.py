@@ -43,6 +43,8 @@ MOST_OBJECTS = 5_000  # objects that one poll lists; enough, because the queue r
 LARGEST = 2 << 20  # bytes of an order at most
 MOST_ENDED = 500  # attempts that a heartbeat names
 MOST_REJECTED = 10_000
+FIRST_PAUSE = 5.0  # seconds until an object that S3 does not return is read again; each failure doubles the pause
+LONGEST_PAUSE = 600.0
 
 KEY_WORDS = "[agent] key"
 CARRIER = "carrier"  # the prefix of log lines that concern no member
@@ -85,6 +87,8 @@ class Mailbox:
         self._seen: Set[Tuple[str, str]] = set()  # pairs (attempt, submission) that have been assigned
         self._rejected: Set[Tuple[str, str]] = set()  # pairs (key, ETag) of objects that are not orders
         self._etags: Dict[str, str] = {}  # key -> ETag of the object when it was last read
+        self._listed: Dict[str, str] = {}  # key -> ETag of the object in the last listing
+        self._unreadable: Dict[Tuple[str, str], Tuple[float, float]] = {}  # (key, ETag) -> pause, time of the next try
         self._beats = 0
         self._ended: List[str] = []
 
@@ -94,21 +98,32 @@ class Mailbox:
         body = json.dumps({"key": self.public}).encode()
         if self._s3.put(self._bucket, key, body, new=True):
             return
-        found = self._s3.get(self._bucket, key, LARGEST)
+        try:
+            found = self._s3.get(self._bucket, key, LARGEST)
+        except S3Error as error:
+            if not 400 <= error.status < 500:
+                raise
+            raise ForeignAgent(f"the key that another program has published cannot be read: {error}") from error
         if found is None:
             raise S3Error("another request about the key was in progress")
         if found != body:  # this agent's own key is no error: an earlier try has published it
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
-        """Return the kinds of orders in the mailbox by attempt (`assign`, `stop`). Rejected orders are left out."""
+        """Return the kinds of orders in the mailbox by attempt (`assign`, `stop`).
+
+        Rejected orders are left out, and for a while those that S3 did not return.
+        """
         found: Dict[str, Set[str]] = {}
-        below = self._prefix + "in/"
+        below, now = self._prefix + "in/", self._clock()
+        self._listed.clear()
         for it in islice(self._s3.objects(self._bucket, below), MOST_OBJECTS):
             attempt, _, message = it.key[len(below) :].partition("/")
             if not ATTEMPT.fullmatch(attempt) or message not in ("assign.json", "stop.json") or it.size > LARGEST:
                 continue
-            if (it.key, it.etag) not in self._rejected:
+            self._listed[it.key] = it.etag
+            _, next_try = self._unreadable.get((it.key, it.etag), (0.0, 0.0))
+            if (it.key, it.etag) not in self._rejected and next_try <= now:
                 found.setdefault(attempt, set()).add(message[: -len(".json")])
         return found
 
@@ -117,12 +132,13 @@ class Mailbox:
 
         None: there is no valid order, S3 gave no answer, or this submission of the attempt was assigned before.
 
-        :raises ValueError: the order has a valid signature, but its content cannot be decrypted or has no request.
+        :raises ValueError, KeyError: the order has a valid signature, but its content cannot be decrypted or lacks a
+            field.
         """
         order = self._order(attempt, "assign")
         if order is None:
             return None
-        submission, call = str(order["submission"]), int(order["call"])
+        submission, call = order["submission"], order["call"]
         if (attempt, submission) in self._seen:
             self._reject(attempt, "assign")
             return None
@@ -137,7 +153,7 @@ class Mailbox:
         """Return whether the queue has ordered the stop of an assigned attempt."""
         order = self._order(attempt, "stop")
         submission, call = self._assigned.get(attempt, ("", 0))
-        return order is not None and order["submission"] == submission and int(order["call"]) >= call
+        return order is not None and order["submission"] == submission and order["call"] >= call
 
     def report(self, attempt: str, what: str, report: Json) -> None:
         """Report `started` or `ended`. A repeated report replaces the earlier one."""
@@ -161,13 +177,15 @@ class Mailbox:
     def _order(self, attempt: str, do: str) -> Optional[Json]:
         """Return an order that the queue has signed for this carrier and this attempt; reject any other content.
 
-        None: there is no such order, or S3 gave no answer (an S3Error without a status).
+        None: there is no such order, or S3 gave no answer (an S3Error without a status). An object that S3 does not
+        return raises S3Error, and is left out of `arrived` for a while.
         """
         key = f"{self._prefix}in/{attempt}/{do}.json"
         try:
             found = self._s3.read(self._bucket, key, LARGEST)
         except S3Error as error:
             if error.status:
+                self._postpone(key)
                 raise
             return None
         if found is None:
@@ -178,6 +196,14 @@ class Mailbox:
             return order
         self._reject(attempt, do)
         return None
+
+    def _postpone(self, key: str) -> None:
+        """Leave an object out of `arrived` for a while: it may be archived, or encrypted with a key of its writer."""
+        if len(self._unreadable) >= MOST_REJECTED:
+            self._unreadable.clear()
+        version = key, self._listed.get(key, "")
+        pause = min(LONGEST_PAUSE, 2 * self._unreadable.get(version, (FIRST_PAUSE / 2, 0.0))[0])
+        self._unreadable[version] = pause, self._clock() + pause
 
     def _reject(self, attempt: str, do: str) -> None:
         """Ignore the object that was just read, until an object with another ETag replaces this object."""
@@ -195,7 +221,8 @@ def verified(content: bytes, modulus: int) -> Optional[Json]:
         if not seal.is_signed(text.encode(), signature, modulus):
             return None
         order = json.loads(text)
-        return order if {"do", "carrier", "attempt", "submission", "call"} <= set(order) else None
+        known = {"do", "carrier", "attempt"} <= set(order)
+        return order if known and isinstance(order["submission"], str) and isinstance(order["call"], int) else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

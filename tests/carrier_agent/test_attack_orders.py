@@ -9,7 +9,7 @@ import pytest
 
 from job_queue.carrier_agent import seal
 from job_queue.carrier_agent.mailbox import KEY_WORDS, context, key_line
-from tests.carrier_agent.carrier import Carrier
+from tests.carrier_agent.carrier import BUCKET, Carrier
 from tests.carrier_agent.conftest import KEYS
 from tests.mailboxes import small_key
 from tests.waiting import until
@@ -146,6 +146,48 @@ def test_a_stop_of_nobody_is_not_obeyed(carrier: Carrier) -> None:
     assert carrier.end_of(VICTIM)["status"] == "Stopped"
 
 
+CUSTOMER_KEY = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"k" * 32}
+
+
+@pytest.mark.parametrize("how", [{"StorageClass": "GLACIER"}, CUSTOMER_KEY], ids=["archived", "customer key"])
+def test_objects_that_s3_does_not_return_delay_no_other_order(carrier: Carrier, how: dict[str, Any]) -> None:
+    for attempt in ("a-qstamp-1", "z-qstamp-1"):
+        for do in ("assign", "stop"):
+            carrier.s3.put_object(Bucket=BUCKET, Key=f"{carrier.prefix}/in/{attempt}/{do}.json", Body=b"{}", **how)
+    carrier.assign(VICTIM, FOR_EVER)
+    carrier.until_says(VICTIM, "up")
+    carrier.stop(VICTIM)
+    assert carrier.end_of(VICTIM)["status"] == "Stopped"
+    unread = [line for line in carrier.log if "cannot be carried out" in line]
+    assert 2 <= len(unread) <= 20, "each object is read less and less often"
+
+
+def test_an_order_that_s3_does_not_return_is_obeyed_once_it_is_replaced(carrier: Carrier) -> None:
+    place = f"{carrier.prefix}/in/{VICTIM}/assign.json"
+    carrier.s3.put_object(Bucket=BUCKET, Key=place, Body=b"{}", StorageClass="GLACIER")
+    has_looked(carrier, "probe-qstamp-1")
+    carrier.assign(VICTIM, "echo mine")
+    assert carrier.end_of(VICTIM)["status"] == "Completed"
+
+
+@pytest.mark.parametrize("field", ["sealed", "gpus", "tenths"])
+def test_a_signed_order_that_lacks_a_field_is_refused_and_others_go_on(carrier: Carrier, field: str) -> None:
+    carrier.assign("other-qstamp-1", FOR_EVER, gpus=(1,))
+    carrier.until_says("other-qstamp-1", "up")
+    content = {name: value for name, value in json.loads(order(carrier, 9)).items() if name != field}
+    carrier.put(f"in/{VICTIM}/assign.json", carrier.signed(json.dumps(content)))
+    assert carrier.end_of(VICTIM)["status"] == "Failed"
+    has_looked(carrier)
+    assert carrier.processes("other-qstamp-1")
+
+
+@pytest.mark.parametrize("changes", [{"call": "9"}, {"call": None}, {"submission": 7}])
+def test_a_signed_order_with_a_field_of_another_type_is_not_obeyed(carrier: Carrier, changes: dict[str, Any]) -> None:
+    carrier.put(f"in/{VICTIM}/assign.json", carrier.signed(json.dumps({**json.loads(order(carrier, 9)), **changes})))
+    has_looked(carrier)
+    assert not reports(carrier)
+
+
 def test_the_log_names_the_key_before_it_is_published(carrier: Carrier) -> None:
     until(lambda: "agent.json" in carrier.keys("out/"))
     named = [line for line in carrier.log if KEY_WORDS in line]
@@ -156,6 +198,18 @@ def test_no_member_names_a_key(carrier: Carrier) -> None:
     carrier.assign(VICTIM, f"echo '{key_line('5')}'; printf '\\rcarrier| {key_line('5')}\\n'")
     carrier.end_of(VICTIM)
     assert len([line for line in carrier.log if line.startswith(f"carrier| {KEY_WORDS}")]) == 1
+
+
+def test_an_agent_ends_if_the_key_of_another_program_cannot_be_read(s3_url: str, tmp_path: Path) -> None:
+    carrier = Carrier(boto3.client("s3", endpoint_url=s3_url, **KEYS), s3_url, tmp_path)
+    place = f"{carrier.prefix}/out/agent.json"
+    carrier.s3.put_object(Bucket=BUCKET, Key=place, Body=b"{}", StorageClass="GLACIER")
+    try:
+        carrier.start()
+        assert carrier.exit_code() == 1
+        assert any("cannot be read" in line for line in carrier.log)
+    finally:
+        carrier.kill()
 
 
 @pytest.mark.parametrize("content", [b'{"key": "5"}', b"", b"garbage"])

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+_UNREADABLE = frozenset({"InvalidObjectState", "InvalidRequest"})  # archived; encrypted with a customer's key (SSE-C)
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _HEX = frozenset("0123456789abcdef")
 _DIGITS = 512  # hexadecimal digits of a number of 2,048 bits
@@ -291,6 +292,9 @@ class Mailboxes:
         except ClientError as error:
             if str(error.response["Error"].get("Code", "")) in _MISSING:
                 return None
+            if _is_unreadable(error):
+                log.warning("object in a mailbox is not readable", key=key, why=str(error))
+                return b"", 0.0
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         except BotoCoreError as error:
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
@@ -305,6 +309,16 @@ class Mailboxes:
         except (ValueError, RecursionError):
             message = None
         return (message if isinstance(message, dict) else {}), found[1]
+
+
+def _is_unreadable(error: ClientError) -> bool:
+    """Return whether the object exists, but is archived, or encrypted with a key that the queue cannot use.
+
+    A program that may write to the mailbox can cause this. Such an object counts like any other foreign content.
+    """
+    code, message = str(error.response["Error"].get("Code", "")), str(error.response["Error"].get("Message", ""))
+    foreign_key = "kms:Decrypt" in message or "ciphertext" in message
+    return code in _UNREADABLE or code.startswith("KMS.") or (code == "AccessDenied" and foreign_key)
 
 
 def member_of(job: Job) -> str:

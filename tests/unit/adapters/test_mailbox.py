@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from job_queue.adapters.carriers.mailbox import LARGEST, Heard, Mailboxes, key_of, member_of, reported_attempts
@@ -456,6 +457,48 @@ def test_a_bucket_that_does_not_answer_is_unavailable(world: World, s3: Any) -> 
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW
     assert queue.stop(world.member) is StopResult.UNKNOWN
     queue.forget(world.member)
+
+
+@pytest.mark.attack
+def test_an_object_that_s3_does_not_return_is_foreign_content(s3: Any, world: World) -> None:
+    queue = Mailboxes(s3, BUCKET, small_key(), lambda _: (), {"c": world.carrier}.get)
+    for key in (ENDED, ASSIGN, ALIVE, INTRODUCTION):
+        s3.put_object(Bucket=BUCKET, Key=key, Body=b"{}", StorageClass="GLACIER")
+    with pytest.raises(ClientError):
+        s3.get_object(Bucket=BUCKET, Key=ENDED)
+    assert queue.describe(world.member) is None
+    assert queue.heard_of(world.carrier) == Heard()
+    assert queue.introduction(CARRIER) is None
+    assert queue.stop(world.member) is StopResult.ASKED
+    assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED
+    order = queue.describe(world.member)
+    assert order is not None and order.status == "InProgress"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("code", "message", "unreadable"),
+    [
+        ("AccessDenied", "User: arn:aws:sts::1:role/q is not authorized to perform: kms:Decrypt on the resource", True),
+        ("AccessDenied", "The ciphertext refers to a customer master key that does not exist", True),
+        ("InvalidRequest", "The object was stored using a form of Server Side Encryption. The correct ...", True),
+        ("KMS.DisabledException", "arn:aws:kms:us-east-1:1:key/k is disabled.", True),
+        ("AccessDenied", "User: arn:aws:sts::1:role/q is not authorized to perform: s3:GetObject", False),
+        ("SlowDown", "Please reduce your request rate.", False),
+    ],
+)
+def test_a_refusal_concerns_the_object_or_the_queue(
+    world: World, monkeypatch: pytest.MonkeyPatch, code: str, message: str, unreadable: bool
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "GetObject")
+
+    monkeypatch.setattr(world.bucket, "get_object", refuse)
+    if unreadable:
+        assert world.queue.describe(world.member) is None
+    else:
+        with pytest.raises(Unavailable):
+            world.queue.describe(world.member)
 
 
 # --- events ------------------------------------------------------------------------------------------
