@@ -177,6 +177,8 @@ def share_the_fleet(smq: Smq) -> None:
     Path("wrong.yaml").write_text(POLICY.replace("{p5: 2}", "{p6: 2}"))
     assert "the pool p6, which does not exist" in smq("policy", "check", "wrong.yaml", code=1)
     assert "p6" in smq("policy", "diff", "wrong.yaml", code=2)
+    Path("large.yaml").write_text(POLICY.replace("capacity: 2", "capacity: 9000"))
+    assert "MaxCapacity" in smq("policy", "check", "large.yaml", code=1).splitlines()[0]
     assert "Compared with version 0" in smq("policy", "preview", "policy.yaml")
     assert "is applied" in smq("policy", "apply", "policy.yaml")
     assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"

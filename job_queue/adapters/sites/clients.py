@@ -12,10 +12,12 @@ from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshabl
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,
     ConnectTimeoutError,
     CredentialRetrievalError,
     EndpointConnectionError,
     HTTPClientError,
+    ProxyConnectionError,
 )
 from botocore.session import get_session
 
@@ -36,6 +38,9 @@ class SiteUnreachableError(BotoCoreError):
     """An error because a call was not sent: the site does not respond, or the site's role cannot be assumed."""
 
     fmt = "{site} cannot be reached: {why}"
+
+
+_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
 
 def is_service_failure(error: ClientError) -> bool:
@@ -147,9 +152,9 @@ class _GuardedClient:
                 raise self._unreachable(error) from error
             self._pause.end()
             raise
-        except (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError) as error:
+        except (*_NOT_SENT, CredentialRetrievalError) as error:
             raise self._unreachable(error) from error
-        except HTTPClientError as error:  # no answer, but the call may have taken effect
+        except (HTTPClientError, ConnectionError) as error:  # no answer, but the call may have taken effect
             self._pause.begin(str(error))
             raise
         self._pause.end()

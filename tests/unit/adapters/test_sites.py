@@ -4,6 +4,7 @@ The calls reach a server on this machine, so that requests and errors are botoco
 """
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -164,6 +165,29 @@ def test_a_call_without_an_answer_may_have_taken_effect(aws: Aws) -> None:
     clock.now += FIRST_PAUSE_SECONDS
     assert api.create(a_request("job2"))[0] is LaunchResult.LAUNCHED
     assert api.create(a_request("job3"))[0] is LaunchResult.LAUNCHED
+
+
+def test_a_site_without_a_valid_certificate_is_paused(monkeypatch: pytest.MonkeyPatch, aws: Aws) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{aws.server_port}")  # the server speaks no TLS
+    clock = Clock()
+    api = training(SiteClients("", clock), OHIO)
+    assert api.create(a_request())[0] is LaunchResult.UNKNOWN
+    result, message = api.create(a_request("job2"))
+    assert result is LaunchResult.UNREACHABLE and "SSL" in message
+
+
+def test_a_proxy_that_refuses_connections_is_no_answer_of_sagemaker(monkeypatch: pytest.MonkeyPatch, aws: Aws) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sagemaker.example")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{unused_port()}")
+    result, message = training(SiteClients("", Clock()), OHIO).create(a_request())
+    assert result is LaunchResult.UNREACHABLE and "proxy" in message
+
+
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def test_the_pause_of_one_site_is_none_of_another(aws: Aws) -> None:

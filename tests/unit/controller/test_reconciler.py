@@ -9,11 +9,12 @@ from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.metadata import Lease
 from job_queue.controller.launcher import attempt_request
 from job_queue.controller.reconciler import MOST_DESCRIBED
+from job_queue.domain import state_machine
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import ExternalTrainingJob
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
-from tests.jobs import P5, a_request
+from tests.jobs import NOW, P5, a_job, a_request
 from tests.queue_harness import Harness
 
 # --- ends --------------------------------------------------------------------------------------------
@@ -251,6 +252,12 @@ def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
     queue.tick()
     assert queue.state("job1") == "running"
     assert "job1-qstamp-1" not in queue.training.stopped
+
+
+def test_earlier_refusals_of_an_adopted_job_are_forgotten() -> None:
+    waits = a_job("job1", refusals=3, refused=(0, 4000), reason="CapacityError: none left")
+    adopted = state_machine.adopted(waits, {P5: 1}, NOW).new
+    assert (adopted.state, adopted.refusals, adopted.refused, adopted.reason) == ("running", 0, None, None)
 
 
 def test_an_attempt_that_was_counted_as_a_stray_is_left_alone_once_its_job_records_it() -> None:

@@ -97,9 +97,9 @@ def remaining_budgets(queue: QueueClient, budgets: Iterable[StatedBudget], now: 
         if attempt.began and attempt.ended
     ]
     uses += [
-        _Use(job.project, job.owner, job.instances, job.state_since, now)
+        _Use(job.project, job.owner, job.instances, began, now)
         for job in queue.jobs(_HOLDING)
-        if job.state_since and job.gpus is None  # the instance of a job with gpus counts for its carrier
+        if (began := job.started or job.state_since) and job.gpus is None  # a job with gpus counts for its carrier
     ]
     left = [each for budget in known for each in _left(budget, uses)]
     return Budgets(tuple(left), complete=len(attempts) <= MOST_ATTEMPTS)

@@ -250,12 +250,12 @@ class TestCheck:
     ) -> None:
         path = tmp_path / "wrong.yaml"
         path.write_text(YAML.replace("{p5: 4}", "{p6: 4}") + "settings: {window: 0, stretch: 0}\n")
-        ceiling = "The policy cannot be applied: its pools have 4 instances together, and the queue may use 2."
-        server.answers(400, refused("InvalidRequest", ceiling, "policy"))
+        other = "policy: a rule of a newer queue is broken."
+        server.answers(400, refused("InvalidRequest", other, "policy"))
         assert main(["policy", "check", str(path)]) == 1
         *faults, checked = capsys.readouterr().out.splitlines()
         assert [fault.split(": ", 1)[0] for fault in faults] == [str(path)] * 4
-        for what, fault in zip(("window", "stretch", "p6", "the queue may use 2"), faults):
+        for what, fault in zip(("window", "stretch", "p6", other), faults):
             assert what in fault
         assert checked.startswith(
             "Checked: syntax and rules (on this machine), MaxCapacity and live jobs (by the queue)"
@@ -270,6 +270,17 @@ class TestCheck:
         assert capsys.readouterr().out.splitlines()[:2] == [
             f"{path}: {message}",
             "There may be more faults, which are found when these are corrected.",
+        ]
+
+    def test_more_than_the_queue_may_use_is_a_fault(
+        self, server: ScriptedServer, capsys: Captured, policy: str
+    ) -> None:
+        ceiling = "The policy cannot be applied: its pools have 4 instances together, and the queue may use 2."
+        server.answers(200, {**NOTHING, "inUse": ["The project b still has job1."], "warnings": [ceiling]})
+        assert main(["policy", "check", policy]) == 1
+        assert capsys.readouterr().out.splitlines()[:2] == [
+            f"{policy}: {ceiling}",
+            f"{policy}: The project b still has job1.",
         ]
 
     def test_what_live_jobs_use_is_a_fault(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:

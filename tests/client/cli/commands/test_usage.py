@@ -344,12 +344,14 @@ def a_while_ago() -> datetime:
     return datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=1, minutes=1)
 
 
+@pytest.mark.parametrize("state", ["running", "stopping"])
 def test_what_is_left_of_budgets_counts_what_ended_and_what_runs(
-    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
     began = a_while_ago()
     since = began + timedelta(minutes=31)  # half an hour ago
-    job = {"job": "job9", "state": "running", "project": "speech", "instances": 4, "stateSince": since.isoformat()}
+    times = {"started": since.isoformat(), "stateSince": (since + timedelta(minutes=25)).isoformat()}
+    job = {"job": "job9", "state": state, "project": "speech", "instances": 4, **times}
     with_budgets(server, began, [{**job, "owner": "arn:aws:iam::123456789012:user/eve"}])
     assert main(["usage", "--json"]) == 0
     vision, *speech = json.loads(capsys.readouterr().out)["budgets"]

@@ -69,7 +69,7 @@ def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
         try:
             preview = preview_without_retries(policy=document, hours=0)
             version = preview.policy_version
-            faults += preview.in_use
+            faults += [*preview.warnings, *preview.in_use]
         except (InvalidRequest, TooLarge) as error:
             faults += [fault.message for fault in error.errors] or [str(error)]
         except QueueError as error:
