@@ -183,5 +183,5 @@ def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> i
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]
-    until = max((it.until for it in backoffs if it.instances > 1), default=0)
+    until = max((it.until for it in backoffs if it.fewest > 1), default=0)
     return until if until > now else None

@@ -16,7 +16,7 @@ from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.requests.training_request import TrainingRequest
 from tests.fake_sagemaker import FakeTraining, quota_refusal
-from tests.jobs import P5
+from tests.jobs import OWNER, P5
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api
 
@@ -297,6 +297,29 @@ def test_a_gang_that_waits_for_its_quota_is_not_overtaken_by_smaller_jobs() -> N
     for number, attempt in enumerate(running[:4]):
         queue.end_at(began + 15 * number, attempt)
     queue.at(began + 83, lambda: queue.submit("small", 1))  # when the quota of two instances has come back
+    queue.pass_to(began + 45 + 60 + IN_TIME)
+    assert set(queue.account.launched) - set(running) == {"gang-qstamp-1"}
+
+
+def test_a_gang_that_waits_for_its_quota_is_not_parked_behind_smaller_jobs() -> None:
+    queue = Timeline(Account(60))
+    running = eight_jobs(queue)
+    for number in range(SLOTS, 2 * SLOTS):
+        queue.cancel(f"job{number:02}")
+    document = {
+        "pools": [{"name": "default", "capacity": SLOTS}],
+        "projects": [{"name": "default", "quota": {"default": SLOTS}}],
+        "settings": {"window": 2},
+    }
+    queue.repository.apply_policy(json.dumps(document), 0, OWNER, queue.now)
+    queue.accept("gang", 500, instances=4)
+    for number in range(6):
+        queue.accept(f"small{number}", 1)
+    began = queue.now
+    for number, attempt in enumerate(running[:4]):
+        queue.end_at(began + 15 * number, attempt)
+    queue.tick_each_minute(3)
+    assert queue.seen_at(began + 50, lambda: queue.job("gang").parked) is None, "no later job could start either"
     queue.pass_to(began + 45 + 60 + IN_TIME)
     assert set(queue.account.launched) - set(running) == {"gang-qstamp-1"}
 
