@@ -332,7 +332,7 @@ class MetadataRepository:
         promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
         is_free = may_promise(by, int(now), int(soon))
         try:
-            self._tables.update(Update(self._lines_table, metadata_key(LEASE), set=promised, when=is_free))
+            self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=promised, when=is_free))
         except Refused:
             return False
         return True

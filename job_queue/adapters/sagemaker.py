@@ -39,7 +39,8 @@ DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer 
 WARM = frozenset({"Available", "InUse"})  # of an ended training job whose instances are kept, or will be soon
 
 # Error codes of requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
-_REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+_NOT_FOUND = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+_REFUSED = _NOT_FOUND
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
 
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
@@ -400,8 +401,8 @@ class SageMakerTraining:
         except ClientError as error:
             if _code(error) in _FORBIDDEN:
                 return StopResult.DENIED
-            # SageMaker has one code for "not found" and "not in a state that can be stopped".
-            return StopResult.ENDED_ALREADY if _code(error) == "ValidationException" else StopResult.UNKNOWN
+            # ValidationException also means "not in a state that can be stopped".
+            return StopResult.ENDED_ALREADY if _code(error) in _NOT_FOUND else StopResult.UNKNOWN
         except BotoCoreError:
             return StopResult.UNKNOWN
         return StopResult.ASKED
@@ -418,7 +419,7 @@ class SageMakerTraining:
         except ClientError as error:
             if _code(error) in _FORBIDDEN:
                 return False
-            if _code(error) not in {"ValidationException", "ResourceNotFound"}:
+            if _code(error) not in _NOT_FOUND:
                 raise Unavailable(f"SageMaker did not release the instances of {name}: {_message(error)}") from error
         except BotoCoreError as error:
             raise Unavailable(f"SageMaker did not release the instances of {name}: {error}") from error
@@ -452,7 +453,7 @@ class SageMakerTraining:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # not found, as the name is valid
+            if _code(error) in _NOT_FOUND:  # not found, as the name is valid
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:

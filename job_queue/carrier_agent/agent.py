@@ -138,10 +138,16 @@ class Agent:
             fault = "InternalServerError" if isinstance(error, OSError) else "ClientError"
             self._refuse(attempt, "Failed", f"{fault}: its request cannot be run; its log says why")
             return
+        log(attempt, f"[agent] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
         with self._lock:
             self._members[attempt] = member
-        log(attempt, f"[agent] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
-        member.start()
+        try:
+            member.start()
+        except RuntimeError as error:  # the container has as many threads as it may have
+            with self._lock:
+                del self._members[attempt]
+                self._gpus.give_back(gpus, tenths)
+            self._refuse(attempt, "Failed", f"InternalServerError: {error}")
 
     def _share_of_disk(self, tenths: int) -> int:
         """Return the bytes that a member may use: its share of the carrier's GPUs is also its share of the disk.
@@ -193,7 +199,7 @@ class Agent:
                 members = sorted(self._members)
             try:
                 self._mailbox.beat(members)
-            except (S3Error, OSError) as error:
+            except Exception as error:  # without heartbeats the queue stops the carrier
                 log(CARRIER, f"[agent] the heartbeat cannot be written: {error}")
             time.sleep(ALIVE_SECONDS)
 

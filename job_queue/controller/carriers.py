@@ -209,10 +209,13 @@ class Carriers(ControllerPart):
         members = {(job.carrier_attempt, job.launched): job for job in active if job.carrier_attempt is not None}
         changed = False
         for carrier, attempt in dict.fromkeys(reported):
-            if attempt is None and carrier in carriers:
-                changed = self._record_agent_key(carriers[carrier]) or changed
-            elif member := members.get((carrier, attempt)):
-                changed = self._reconciler.examine_attempt(member) or changed
+            try:
+                if attempt is None and carrier in carriers:
+                    changed = self._record_agent_key(carriers[carrier]) or changed
+                elif member := members.get((carrier, attempt)):
+                    changed = self._reconciler.examine_attempt(member) or changed
+            except QueueError as error:  # the next tick checks this mailbox again
+                log.warning("report not applied", attempt=attempt or carrier, why=error.message)
         return changed
 
     def _record_agent_key(self, carrier: Job) -> bool:

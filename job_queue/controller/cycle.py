@@ -474,7 +474,11 @@ class Controller(ControllerPart):
     ) -> tuple[LaunchResult, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # the intent is recorded, and a later cycle sends the call
-        return self._launcher.create(job, details, policy)
+        try:
+            return self._launcher.create(job, details, policy)
+        except QueueError as error:  # an error here would lose the answers to the other launches
+            log.warning("launch not answered", job=job.name, attempt=job.launched, why=error.message)
+            return LaunchResult.UNKNOWN, error.message
 
 
 class _LaunchRates:

@@ -129,28 +129,40 @@ class Mailboxes:
 
         Return the result in the terms of a CreateTrainingJob call, and a message, which may be empty.
         """
+        place = _order_place(job, "assign")
+        try:
+            order = self._assignment(job, request)
+        except Unavailable as error:
+            return LaunchResult.NOT_NOW, error.message
+        if order is None:
+            return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
+        result = self._put(place, order, new=True)
+        try:
+            if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
+                # The queue has not signed the existing object, so the new order overwrites the object. The example
+                # policies (examples/iam) are then not in force, because these policies let only the queue write orders.
+                log.warning("foreign object under the key of an order", key=place)
+                return self._put(place, order)
+        except Unavailable as error:  # the existing object may be an order of an earlier call
+            return LaunchResult.UNKNOWN, error.message
+        return result
+
+    def _assignment(self, job: Job, request: Mapping[str, Any]) -> bytes | None:
+        """Return the order that assigns a member; None: no key of its carrier's agent is known yet.
+
+        :raises Unavailable: the key cannot be read, or the order cannot be signed.
+        """
         key, allocation = self._key(job), job.allocation
         if key is None or allocation is None:
-            return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
-        carrier, attempt = job.carrier_attempt or "", job.launched or ""
+            return None
         hidden = json.dumps({"request": request}, separators=(",", ":")).encode()
+        bound = context(job.carrier_attempt or "", job.launched or "", job.sent)
         details = {
             "gpus": list(allocation.gpus),
             "tenths": allocation.tenths,
-            "sealed": seal.sealed(key, hidden, context(carrier, attempt, job.sent)),
+            "sealed": seal.sealed(key, hidden, bound),
         }
-        try:
-            order = self._order("assign", job, details)
-        except Unavailable as error:
-            return LaunchResult.NOT_NOW, error.message
-        place = _order_place(job, "assign")
-        result = self._put(place, order, new=True)
-        if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
-            # The queue has not signed the existing object, so the new order overwrites the object. The example policies
-            # (examples/iam) are then not in force, because these policies let only the queue write orders.
-            log.warning("foreign object under the key of an order", key=place)
-            return self._put(place, order)
-        return result
+        return self._order("assign", job, details)
 
     def stop(self, job: Job) -> StopResult:
         """Order the end of an attempt. A repeated order, or an order after the end, is not an error."""

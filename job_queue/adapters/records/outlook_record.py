@@ -14,9 +14,11 @@ import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, compress, from_compressed, to_text
+from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.domain.expectations.past_estimates import PastEstimates
+from job_queue.scheduler import WaitReason
 from job_queue.simulation.forecast import Doubt, Estimate
 
 OUTLOOK = "outlook"  # the partition, which has no other rows
@@ -47,14 +49,14 @@ class OutlookRecord:
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
     def for_readers(self) -> Outlook:
-        """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
+        """Return the part for readers of the latest stored outlook; an empty outlook if there is no readable row.
 
         This part has expected runtimes, estimated starts, idle GPUs, unsaved jobs and the usual errors of estimates.
         """
         return self._stored(FOR_READERS)
 
     def latest(self) -> Outlook:
-        """Return the latest stored outlook; an empty outlook if there is none."""
+        """Return the latest stored outlook; an empty outlook if there is no readable row."""
         return self._stored(LATEST)
 
     def past_estimates(self) -> PastEstimates:
@@ -82,14 +84,21 @@ class OutlookRecord:
         row = self._tables.get(self._lines_table, _key(position))
         if row is None:
             return Outlook()
-        stored = from_compressed(row["content"])
-        estimates = {it["job"]: _known_doubt(it) for it in stored["estimates"]}
-        return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
+        try:
+            stored = from_compressed(row["content"])
+            estimates = {it["job"]: _known(it) for it in stored["estimates"]}
+            return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
+        except (*NOT_READABLE, msgspec.ValidationError) as error:
+            log.error("outlook not readable", row=position, why=repr(error))
+            return Outlook()  # an error would keep the tick from replacing the row
 
 
-def _known_doubt(estimate: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored estimate, with None for a doubt that this version of the queue does not know."""
-    return estimate if estimate.get("doubt") in (None, *Doubt) else {**estimate, "doubt": None}
+def _known(estimate: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored estimate, with None for a doubt or a reason that this version of the queue does not know."""
+    foreign = {
+        name for name, kind in (("doubt", Doubt), ("reason", WaitReason)) if estimate.get(name) not in (None, *kind)
+    }
+    return {**estimate, **dict.fromkeys(foreign)}
 
 
 def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
 # Types of input data that SageMaker can provide to a program, but the agent cannot.
 _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
+_LOCAL_PATHS = "/opt/ml/"  # folders of members below this one
+_WHOLE_INSTANCES = "Leave out the tag gpus to have whole instances."
 
 
 def accepted_gpus(request: TrainingRequest) -> int | None:
@@ -48,9 +50,8 @@ def _tenths(field: str, text: str) -> int:
 def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
     """Yield the obstacles to sharing an instance: the field, the reason, and the remedy."""
     resources, algorithm = request.resources, request.algorithm
-    alone = "Leave out the tag gpus to have whole instances."
     if resources.instance_count != 1 or resources.instance_groups:
-        yield "ResourceConfig.InstanceCount", "has more than 1 instance", alone
+        yield "ResourceConfig.InstanceCount", "has more than 1 instance", _WHOLE_INSTANCES
     if resources.preferences:
         yield "ResourceConfig.InstancePreferences", "leaves its instance type open", "Name one InstanceType."
     if resources.keep_alive_seconds:
@@ -70,19 +71,41 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
     for field, why in (
         ("EnableManagedSpotTraining", "requests spot instances itself"),
         ("EnableNetworkIsolation", "has no network, over which its agent hears from the queue"),
-        ("RemoteDebugConfig", "is open to shells, which would also open the jobs beside it"),
         ("RetryStrategy", "has SageMaker try again; its agent does not (tag retries does)"),
     ):
         if request.content.get(field):
             yield field, why, "Leave it out, or leave out the tag gpus."
+    if (request.content.get("RemoteDebugConfig") or {}).get("EnableRemoteDebug"):
+        why = "is open to shells, which would also open the jobs beside it"
+        yield "RemoteDebugConfig", why, "Leave it out, or leave out the tag gpus."
+    yield from _obstacles_of_folders(request.content)
+    yield from _obstacles_of_channels(request)
+
+
+def _obstacles_of_folders(content: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    local = (content.get("CheckpointConfig") or {}).get("LocalPath")
+    if local and not (local.startswith(_LOCAL_PATHS) and ".." not in local.split("/")):
+        what = f"has its checkpoints outside of {_LOCAL_PATHS}, where its agent does not save them"
+        yield "CheckpointConfig.LocalPath", what, f"Name a folder below {_LOCAL_PATHS}, or leave it out."
+    if (content.get("OutputDataConfig") or {}).get("CompressionType", "GZIP") != "GZIP":
+        what = "wants its results uncompressed, and its agent packs them"
+        yield "OutputDataConfig.CompressionType", what, _WHOLE_INSTANCES
+
+
+def _obstacles_of_channels(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
     for index, channel in enumerate(request.channels):
         source, where = channel.data_source.s3, f"InputDataConfig[{index}]"
         if source is None:
-            yield f"{where}.DataSource", "reads from a file system, which its agent does not mount", alone
+            yield f"{where}.DataSource", "reads from a file system, which its agent does not mount", _WHOLE_INSTANCES
         elif source.data_type in _FOREIGN or channel.input_mode not in _MODES:
-            yield where, "has a channel that is no prefix in the mode File or FastFile", alone
+            yield where, "has a channel that is no prefix in the mode File or FastFile", _WHOLE_INSTANCES
         elif channel.compression_type != "None":
-            yield f"{where}.CompressionType", "has a channel that is to be unpacked", alone
+            yield f"{where}.CompressionType", "has a channel that is to be unpacked", _WHOLE_INSTANCES
+    for index, content in enumerate(request.content.get("InputDataConfig") or ()):
+        for field in ("RecordWrapperType", "ShuffleConfig"):
+            if content.get(field) not in (None, "None"):
+                what = "has a channel that its agent does not transform"
+                yield f"InputDataConfig[{index}].{field}", what, _WHOLE_INSTANCES
 
 
 def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -> str:

@@ -12,6 +12,7 @@ from job_queue.domain.requests.training_request import TagValue
 from job_queue.scheduler import clock
 
 MOST_RUNTIME_SECONDS = 10 * 365 * 86_400
+_MOST_SECONDS_AHEAD = 10 * 366 * 86_400  # of start_by
 _DAY = 86_400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": _DAY}
 _ACTIONS = tuple(action.value for action in StartByAction)
@@ -36,7 +37,7 @@ def deadlines_of(tags: Mapping[str, TagValue]) -> Deadlines:
     if "start_by_action" in tags:
         action = _action(tags["start_by_action"], start_by, action)
     return Deadlines(
-        not_before=math.ceil(_time("not_before", tags["not_before"])) if "not_before" in tags else None,
+        not_before=_time("not_before", tags["not_before"]) if "not_before" in tags else None,
         start_by=start_by,
         start_by_action=action or StartByAction.NOTIFY,
         max_total_runtime=_duration(tags["max_total_runtime"]) if "max_total_runtime" in tags else None,
@@ -68,6 +69,12 @@ def deadline_issues(
             f"The tag start_by is {clock(start_by)}, which is past: the time is {clock(now)}.",
             "Name a later time, or leave out the tag. Times without a zone are UTC.",
         )
+    if start_by > now + _MOST_SECONDS_AHEAD:
+        yield ValidationIssue(
+            tags["start_by"].field,
+            f"The tag start_by is {clock(start_by)}, which is more than ten years ahead.",
+            "Name an earlier time, or leave out the tag.",
+        )
     if not_before is not None and start_by <= not_before:
         yield ValidationIssue(
             tags["start_by"].field,
@@ -80,8 +87,8 @@ def _start_by(tag: TagValue) -> tuple[int, StartByAction | None]:
     """Return the time and the action in a tag such as `2026-11-28T18:00Z:cancel`. The action is None if left out."""
     text, colon, last = tag.text.strip().rpartition(":")
     if colon and last.strip() in _ACTIONS:
-        return math.ceil(_time("start_by", TagValue(text, tag.field))), StartByAction(last.strip())
-    return math.ceil(_time("start_by", tag)), None
+        return _time("start_by", TagValue(text, tag.field)), StartByAction(last.strip())
+    return _time("start_by", tag), None
 
 
 def _action(tag: TagValue, start_by: int | None, named: StartByAction | None) -> StartByAction:
@@ -107,11 +114,11 @@ def _action(tag: TagValue, start_by: int | None, named: StartByAction | None) ->
     return StartByAction(text)
 
 
-def _time(key: str, tag: TagValue) -> float:
-    """Return the epoch seconds of an ISO 8601 time. A time without a zone is UTC."""
+def _time(key: str, tag: TagValue) -> int:
+    """Return the epoch seconds of an ISO 8601 time, rounded up. A time without a zone is UTC."""
     try:
         time = datetime.fromisoformat(tag.text.strip())
-        seconds = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        seconds = math.ceil((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
         clock(seconds)  # times near the years 1 and 9999 cannot be shown in UTC
     except (ValueError, OverflowError):
         raise InvalidRequest(

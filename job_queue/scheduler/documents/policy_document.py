@@ -312,6 +312,8 @@ def _faults(kind: inspect.Type, value: object, where: str, words: Mapping[str, s
                 yield from _faults(field.type, own, _place(field.name, own, value, where), {})
         case inspect.StrType(pattern=str(pattern)), str() if not re.fullmatch(pattern, value):
             yield f"{where} {words['fault']}"
+        case inspect.StrType(max_length=int(most)), str() if len(value) > most:
+            yield f"{where} has {len(value)} characters, and may have {most}"
         case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if value != UNLIMITED:
             yield from (f"{where} {fault}" for fault in _faults_of_number(kind, value, words))
 

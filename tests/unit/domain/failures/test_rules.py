@@ -180,6 +180,7 @@ def test_a_recorded_failure_is_compared_with_the_present_rules() -> None:
     [
         ({"action": "fail"}, "needs match, exit_code or failure_class"),
         ({"action": "fail", "match": "**"}, "without a text"),
+        ({"action": "fail", "match": "x" * 201}, "match .*has 201 characters, and may have 200"),
         ({"action": "retry", "failure_class": "capacity"}, "waits in any case"),
         ({"action": "retry", "failure_class": "memroy"}, "memory"),
         ({"action": "free", "exit_code": 1}, "retry free"),
