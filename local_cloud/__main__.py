@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status; 1 if the local cloud fails. For wrong usage, exit with 2."""
+    """Run one command and return its exit status, 1 if the local cloud fails. Wrong usage exits with status 2."""
     open_standard_streams()
     own, command = split(arguments)
     options = parser().parse_args(own)
@@ -51,16 +51,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null in place of each closed standard stream (as under cron), so that no later file gets its number."""
+    """Open /dev/null for each closed standard stream (as under cron), so that no other file gets its number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
 def act(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Carry out the parsed command and return its exit status. `command` is the one to run for `exec`.
+    """Carry out the parsed command and return its exit status. `command` is the command line that `exec` runs.
 
-    The imports below need the packages of the extra [local]. `main` tells the user if these are missing.
+    The imports below need the packages of the extra [local]. `main` reports a missing package to the user.
     """
     account = account_of(options)
     if options.action == "demo":

@@ -1,8 +1,8 @@
 """Access to the local cloud: programs of this machine may call it, and pages in a browser may not.
 
 A browser lets any page send requests to 127.0.0.1. The owner of a host name can also let the name point to 127.0.0.1.
-Then the browser takes a request to the local cloud for a request to the page's own site (DNS rebinding). Three headers
-reveal such requests: Origin, Sec-Fetch-Site, and Host, which contains that host name.
+Then the browser treats a request to the local cloud as a request to the page's own site (DNS rebinding). Three headers
+reveal such requests: Origin, Sec-Fetch-Site, and Host, which contains the foreign host name.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Removal of a local cloud's processes and files, however the process that started it ends."""
+"""Removal of a local cloud's processes and files, even if the process that started the cloud is killed."""
 
 import secrets
 import subprocess
@@ -11,11 +11,11 @@ PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 
 
 class Cleanup:
-    """A separate process that outlives this one, ends the cloud's processes and removes its folder.
+    """A separate process that ends the cloud's processes and removes the cloud's folder.
 
     Create this object before anything else, keep all files in `folder`, add `mark` to the environment of every process,
-    and call `close` last. A pipe connects this process to the separate one. If this process is killed, the pipe ends,
-    and the separate process begins to clean up.
+    and call `close` last. A pipe connects the current process to the cleanup process. The cleanup begins when the pipe
+    is closed, which also happens if the current process is killed.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Cleanup:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """End the cloud's processes and remove its folder; return when both are gone."""
+        """End the cloud's processes and remove its folder and files. Return when all of them are gone."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

@@ -69,7 +69,7 @@ def marked(mark: str) -> Iterator[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether the process still runs; a zombie does not."""
+    """Return whether the process still runs. A zombie counts as ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

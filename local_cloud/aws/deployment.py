@@ -61,7 +61,7 @@ def create_training_role(client: ClientFactory) -> str:
 
 
 def create_bucket(s3: Any, name: str) -> None:
-    """Create a bucket in the region of this client of S3. Only us-east-1 is not named as a location."""
+    """Create a bucket in the region of the S3 client. A LocationConstraint names the region, except us-east-1."""
     region = s3.meta.region_name
     place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
     s3.create_bucket(Bucket=name, **place)
@@ -80,7 +80,8 @@ def create_work_bucket(client: ClientFactory) -> str:
 def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) -> dict[str, str]:
     """Deploy `project`'s template.yaml, with the folders of CODE as the functions' code; return the stack's outputs.
 
-    Raise LocalCloudError, which names the faulty resources, if CloudFormation refuses the template.
+    Raise LocalCloudError if CloudFormation refuses the template (the message has the faulty resources), or needs longer
+    than DEPLOYED_WITHIN.
     """
     s3 = client("s3")
     create_bucket(s3, BUCKET)
@@ -93,7 +94,7 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
     s3.put_object(Bucket=BUCKET, Key="template.json", Body=body.encode())
     cloudformation.create_stack(
         StackName=STACK,
-        TemplateURL=f"https://s3.amazonaws.com/{BUCKET}/template.json",  # too large for a request, as on AWS
+        TemplateURL=f"https://s3.amazonaws.com/{BUCKET}/template.json",  # too large for TemplateBody, as on AWS
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in given.items()
@@ -118,7 +119,7 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
 def scheduled_event(client: ClientFactory, function_arn: str) -> dict[str, Any]:
     """Return the event with which the template's schedule calls the function.
 
-    ministack runs the schedule itself; this event is for callers that do not wait for it.
+    ministack runs the schedule itself. Callers that do not wait for the schedule send this event.
     """
     events = client("events")
     for name in events.list_rule_names_by_target(TargetArn=function_arn)["RuleNames"]:
@@ -164,8 +165,8 @@ def packaged_template(project: Path) -> dict[str, Any]:
 def expanded(template: str, region: str) -> str:
     """Return the template after the SAM transform, or unchanged if SAM refuses it: CloudFormation then reports why.
 
-    The result is cached. Otherwise ministack would load and run SAM for each stack, which is a third of ministack's
-    work until the queue is up.
+    The transform runs here, once for each template and region. Otherwise ministack would load and run SAM for each
+    stack, which is a third of ministack's work until the queue is up.
     """
     session: Any = SimpleNamespace(region_name=region)  # instead of a session with the user's own settings
     fragment = json.loads(template)
@@ -215,7 +216,7 @@ def _reserve_concurrency(
 ) -> None:
     """Reserve concurrent executions by a call of the API.
 
-    ministack ignores the reservation in the template, and enforces only a reservation that a call has made.
+    ministack ignores reservations in the template, and enforces only those made by an API call.
     """
     for output, parameter in CONCURRENCY.items():
         executions = int(given.get(parameter, template["Parameters"][parameter]["Default"]))

@@ -22,7 +22,7 @@ Properties = Mapping[str, Any]
 
 
 def install() -> None:
-    """Put each check in front of ministack's handler, and remove the missing zone from the service's answer."""
+    """Run each check before ministack's handler, and remove the missing zone from DescribeVpcEndpointServices."""
     _guard("AWS::IAM::Role", lambda old, new: check_inline_policies(new))
     _guard("AWS::Lambda::Function", lambda old, new: check_environment(new))
     _guard("AWS::EC2::VPCEndpoint", lambda old, new: check_zones(new))

@@ -17,7 +17,7 @@ from ministack.services import cloudwatch_logs
 _MOST_EVENTS = 10_000  # of one page
 _MOST_BYTES = 1024 * 1024  # of one page
 _EVENT_OVERHEAD = 26  # bytes that CloudWatch counts for each event, besides the message
-_FIRST_FROM_TAIL = 1_704_067_200_000  # 2024-01-01 UTC, in milliseconds: the earliest startTime without startFromHead
+_FIRST_FROM_TAIL = 1_704_067_200_000  # 2024-01-01 UTC, in ms: the earliest startTime if startFromHead is false
 
 _TERM = re.compile(r"""(?P<sign>[-?]?)(?:"(?P<phrase>[^"]*)"|%(?P<regex>[^%]+)%|(?P<word>[^\s"]+))""")
 
@@ -85,8 +85,8 @@ def _complaint(request: Mapping[str, Any], position: tuple[int, bool] | None) ->
 def _page(events: Sequence[dict[str, Any]], begin: int, limit: int, pattern: str) -> tuple[list[dict[str, Any]], int]:
     """Return the matching events of one page, and the position at which the next page begins.
 
-    A page ends after `limit` matching events, and after `_MOST_EVENTS` events or `_MOST_BYTES` that are read, matching
-    or not. So a page may have few events, or none, although later pages have some.
+    A page ends after `limit` matching events, or when `_MOST_EVENTS` events or `_MOST_BYTES` have been read, matching
+    or not. So a page may be short or empty although later pages have matching events.
     """
     found: list[dict[str, Any]] = []
     size = 0
@@ -102,7 +102,7 @@ def _page(events: Sequence[dict[str, Any]], begin: int, limit: int, pattern: str
 
 
 def matches(pattern: str, message: str) -> bool:
-    """Return whether a line has all plain terms, none of the `-terms` and, if there are `?terms`, at least one."""
+    """Return whether a line has all plain terms, none of the `-terms`, and at least one `?term` if there are any."""
     if pattern.strip().startswith(("{", "[")):
         return True
     terms = [

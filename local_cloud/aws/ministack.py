@@ -28,7 +28,7 @@ class Ministack:
 
     The port is bound when the object is made, so `url` is valid before `start`.
 
-    :param crash: the probability that an invocation of a Lambda function ends its process, after `begin_crashes`.
+    :param crash: the probability, per invocation, that a Lambda function's process is killed, after `begin_crashes`.
     :param seed: makes the decisions about crashes repeatable.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
     :param root_keys: further keys of root users, also of other accounts.
@@ -83,11 +83,11 @@ class Ministack:
                 [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._options],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
-                stdin=subprocess.PIPE,  # the server ends when this pipe ends, however this process ends
+                stdin=subprocess.PIPE,  # the server exits when this pipe is closed, even by a crash of this process
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._socket.fileno()],
-                process_group=0,  # this process handles Ctrl-C in the terminal
+                process_group=0,  # Ctrl-C in the terminal does not reach the server, because this process handles it
             )
         self._socket.close()
         deadline = time.monotonic() + READY_WITHIN
@@ -108,11 +108,11 @@ class Ministack:
 
     @property
     def throttled(self) -> int:
-        """The number of DynamoDB calls that were throttled for the limit of a key."""
+        """The number of DynamoDB calls that were throttled because of a partition key's limit."""
         return self._throttled.stat().st_size if self._throttled.exists() else 0
 
     def check(self) -> None:
-        """Raise LocalCloudError, with the end of its log, if the server has ended."""
+        """Raise LocalCloudError, with the end of the server's log, if the server has ended."""
         if self._process is not None and (status := self._process.poll()) is not None:
             raise LocalCloudError(f"ministack ended with status {status}. {self._end_of_log()}")
 

@@ -1,7 +1,8 @@
 """Permission checks for calls of the SageMaker emulator: the permissions that a call needs, and their evaluation.
 
-The emulator runs beside ministack, which knows every access key and policy of the local cloud and how to evaluate them.
-So ministack gets each request unchanged, with the actions, resources and condition keys that AWS would evaluate.
+Only ministack, which runs beside the emulator, has the access keys and policies of the local cloud and evaluates them.
+So the emulator sends each request unchanged to ministack, with the actions, resources and condition keys that AWS would
+evaluate.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ class Needed:
 class Permissions:
     """The check that refuses calls which the caller's policies do not allow.
 
-    :param tags_of: returns the tags of a training job by its name; none if there is no such job.
+    :param tags_of: returns the tags of a training job by its name; empty if there is no such job.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Permissions:
         self._tags_of = tags_of
 
     def check(self, call: SignedCall, operation: str, request: Request) -> None:
-        """Raise EmulatedError if the caller may not do this."""
+        """Raise EmulatedError if the caller may not carry out the operation, or if ministack does not answer."""
         question = {
             "headers": call.headers,
             "body": call.body.decode("latin-1"),
@@ -79,7 +80,7 @@ class Permissions:
             yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
 
     def _needed_for_session(self, operation: str, request: Request) -> Iterator[Needed]:
-        """Yield SSM's permissions: for the container, which a condition key names, and for the session's document."""
+        """Yield SSM's permissions: on the training job, with its container as a condition key, and on the document."""
         target = str(request.get("Target", ""))
         if operation == "TerminateSession":
             arn = f"arn:aws:ssm:{self._region}:{self._account}:session/{request.get('SessionId')}"

@@ -2,10 +2,10 @@
 
 `ministack.Ministack` runs this module as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
 
-FD is a bound socket. Once the file CRASHES exists, each invocation of a Lambda function ends its process with the
-probability CRASH. For each killed process, one character is appended to CRASHES. LIMITS are the read and write units
-a second of each partition key in DynamoDB, such as 3000/1000. For each throttled call, one character is appended to the
-file THROTTLED.
+FD is the descriptor of a bound socket. Once the file CRASHES exists, CRASH is the probability, per invocation, that the
+process of a Lambda function is killed. For each killed process, one character is appended to CRASHES. LIMITS are the
+read and write units a second of each partition key in DynamoDB, such as 3000/1000. For each throttled call, one
+character is appended to the file THROTTLED.
 """
 
 import asyncio
@@ -60,9 +60,9 @@ class AccessControl:
     """The access control of the server. Programs that have the address of the local cloud are admitted.
 
     ministack's own endpoints (/_ministack/reset, /_ministack/config and others) can reset or reconfigure the server,
-    and do not check credentials. Here these endpoints require the token, which only the process that started this one
+    and do not check credentials. Here these endpoints require the token, which only the process that started the server
     has. All other calls must be signed, if ministack checks signatures at all. Calls of a REST API are exempt, because
-    ministack checks these itself.
+    ministack checks their signatures itself.
     """
 
     def __init__(self, port: int, token: str, sites: ServerSites, *, auth: bool, account: str) -> None:
@@ -140,7 +140,7 @@ async def _content(receive: Receive) -> bytes:
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
-    """Answer the emulator of SageMaker: a code and a message if the caller may not do this, else an empty object."""
+    """Return the code and the message of the refusal if the caller lacks a needed permission, else an empty object."""
     headers = {name.lower(): value for name, value in question["headers"]}
     key = extract_access_key_id(headers, {})
     set_request_account_id(_request_account_scope(key))
@@ -172,7 +172,7 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
 
 
 def verify_root_signatures(access: str, sites: ServerSites) -> None:
-    """Make ministack verify the root user's signatures as those of all other users.
+    """Make ministack verify the root user's signatures like those of all other users.
 
     By default ministack treats several access keys as the root user's: the configured key, `test`, any twelve digits,
     and an empty key. The signatures of requests with these keys are not verified.
@@ -226,8 +226,8 @@ class Crashes:
 def crashing_worker(crashes: Crashes) -> type[Any]:
     """Return ministack's class for the process of a Lambda function, changed so that it may be killed during its work.
 
-    A process that is going to be killed has up to half a second of work left, in one or several invocations. So a
-    crash is equally likely at every moment of the work, even in very short invocations.
+    A process that is going to be killed first works for up to half a second, in one or several invocations. So a crash
+    is equally likely at every moment of the work, even in very short invocations.
     """
 
     class CrashingWorker(lambda_runtime.Worker):  # type: ignore[misc]

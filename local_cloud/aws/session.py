@@ -47,7 +47,7 @@ _DESCRIPTIONS = Loader()
 
 
 class _LocalSession(botocore.session.Session):
-    """A session that sends each client's requests to its local endpoint, unless the caller names another one."""
+    """A session whose clients call the local endpoint of their service, unless the caller names another endpoint."""
 
     def __init__(self, endpoint: str, services: Mapping[str, str], nowhere: Path) -> None:
         # The user's own profile and configuration files are not read.

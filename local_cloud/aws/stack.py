@@ -41,8 +41,8 @@ INSTANCE_TYPE = "ml.m5.large"  # the instance type for commands that name none
 MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
 VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
-# Without these settings the SageMaker SDK would call AWS, because the SDK reports each call as telemetry. For the
-# account number in the name of the default bucket, the SDK would ask the real STS, whatever the configured endpoint is.
+# These settings keep the SageMaker SDK from calling AWS. By default, the SDK sends telemetry about each call. For the
+# name of the default bucket, the SDK also requests the account number from the real STS, whatever endpoint is set.
 SDK_CONFIGURATION = """\
 SchemaVersion: '1.0'
 SageMaker:
@@ -55,27 +55,29 @@ SageMaker:
 
 
 class LocalCloud:
-    """A context manager: inside it, the queue runs; afterwards, all its processes and files are gone.
+    """A context manager that runs the queue in its `with` block, and then removes all processes and files.
 
     Raise LocalCloudError on entry if the cloud cannot be started.
 
-    :param slots: the queue's capacity in instances. Policies cannot exceed this capacity, unless a larger `policy` is
-        given here.
+    :param slots: the queue's instances for each site. Policies cannot exceed the sum over all sites, or the capacity of
+        `policy` if that is larger.
     :param instances: limits of SageMaker itself: instance type -> instances that the account may use.
     :param policy: a policy document, as `smq policy apply` takes it.
     :param auth: whether the services verify signatures and the permissions of the Lambda's role.
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
-    :param account: SageMaker's quotas, request rates, training plans and history. If the account has a quota lag, each
-        instance type that neither `account` nor `instances` names has a quota: the number of instances of the queue.
+    :param account: SageMaker's quotas, request rates, training plans and history. With a quota lag, each instance type
+        that neither `account` nor `instances` names has a quota: `slots`, or the capacity of `policy` if that is
+        larger.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
     :param regions: regions that have SageMaker. The queue is in the first one.
     :param accounts: the number of accounts that have SageMaker. The queue is in the first one, 000000000000; the others
         are 111111111111 and so on. Each pair of account and region is a site. `slots`, `instances` and `account` apply
         to each site.
-    :param site_faults: faults of some sites in place of `faults`, such as a throttled region. They begin with `faults`.
+    :param site_faults: faults of some sites in place of `faults`, such as a throttled region. The faults of all sites
+        begin at the same time.
     """
 
     always_strict = False  # set by pytest --strict-cloud
@@ -219,7 +221,7 @@ class LocalCloud:
         )
 
     def _root_keys(self, inside: Mapping[str, AccountKeys]) -> list[RootKey]:
-        """Return the keys of root users that ministack needs beside the home account's."""
+        """Return the keys of root users that ministack needs besides `self.keys`."""
         outside = {account: keys for account, keys in self._account_keys.items() if account != self.home.account}
         return [
             *(RootKey(account, keys) for account, keys in outside.items()),
@@ -319,11 +321,11 @@ class LocalCloud:
 
     @property
     def throttled_calls(self) -> int:
-        """The number of DynamoDB calls that were throttled for the limit of a key."""
+        """The number of DynamoDB calls that were throttled because of a partition key's limit."""
         return self._ministack.throttled
 
     def remove_at_end(self, *files: Path) -> None:
-        """Remove these files when the cloud ends, also if it ends by a crash."""
+        """Remove these files when the cloud ends, even if it crashes."""
         for file in files:
             self._cleanup_process.remove_at_end(file)
 
@@ -371,7 +373,7 @@ class LocalCloud:
         return self._new_session()
 
     def site_session(self, site: EmulatedSite) -> boto3.Session:
-        """Return a session of the root user of a site's account, in the site's region. It fails during an outage."""
+        """Return a session of the root user of a site's account, in the site's region. Calls fail in an outage."""
         return self._new_session(site)
 
     def training_of(self, site: EmulatedSite) -> TrainingService:
@@ -379,18 +381,18 @@ class LocalCloud:
         return self._others.services[site] if self._others else self.training
 
     def begin_outage(self, site: EmulatedSite, *, silent: bool = False) -> None:
-        """Let a site not answer from now on. Its jobs continue, and its events are kept.
+        """Begin an outage: calls do not reach the site. The site's jobs continue, and its events arrive afterwards.
 
-        :param site: any site but the home site.
-        :param silent: let calls wait for the end of the outage or their own timeout. Otherwise they lose their
-            connection at once. In both cases they do not arrive.
+        :param site: any site but the home site, for which ValueError is raised.
+        :param silent: whether calls wait for the end of the outage or their own timeout. Otherwise calls lose their
+            connection at once.
         """
         if not self._others or site == self.home:
             raise ValueError(f"{site} is not one of the other sites")
         self._others.outages.begin(site, silent=silent)
 
     def end_outage(self, site: EmulatedSite) -> None:
-        """Let a site answer again, and deliver its kept events."""
+        """Let a site answer again, and deliver the events of its jobs from the time of the outage."""
         if self._others:
             self._others.outages.end(site)
 
@@ -429,7 +431,7 @@ class LocalCloud:
         return written_lines(self.client("logs"), training_job)
 
     def lambda_pids(self) -> list[int]:
-        """Return the process ids of the workers that run the queue's function."""
+        """Return the process ids of the workers that run the queue's functions, the child processes of ministack."""
         return [child.pid for child in psutil.Process(self._ministack.pid).children()]
 
     @property
@@ -448,7 +450,7 @@ class LocalCloud:
 
 
 def _instances(policy: Mapping[str, Any] | None) -> int:
-    """Return the sum of the pools' capacities of a policy; parts that are not valid count as 0."""
+    """Return the sum of the capacities of a policy's pools, at most MOST_INSTANCES. Invalid parts count as 0."""
     pools = (policy or {}).get("pools")
     sizes = [pool.get("capacity") for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
     return min(sum(size for size in sizes if isinstance(size, int)), MOST_INSTANCES)

@@ -27,7 +27,7 @@ PATIENCE = 600.0  # seconds for one step, which normally takes one or two
 STEP = 0.1  # seconds per training step
 ENDED = ("completed", "failed", "stopped")
 
-# For several sites: two instances in the home site. Without a policy, the queue would use two more for each other site.
+# For several sites: two instances in the home site. Without a policy, that site would get two more for each other site.
 POLICY = {"pools": [{"name": "default", "capacity": 2}], "projects": [{"name": "default", "quota": {"default": 2}}]}
 
 Row = tuple[str, str, int]  # job, state, priority
@@ -137,7 +137,7 @@ class Demo:
             (self._finish / name).touch()
 
     def _show_queue(self, *expected: Row) -> None:
-        """Wait until the queue is as expected, and show it as `smq ls --brief` does."""
+        """Wait until the queue is as expected, and print it with `smq ls --brief`."""
         jobs = ", ".join(f"{job} {state}" for job, state, _ in expected) or "empty"
         self._wait(f"the queue to be: {jobs}", lambda: self._rows() == list(expected))
         print()
@@ -191,7 +191,7 @@ class Demo:
             time.sleep(0.2)
 
     def _check_training(self) -> None:
-        """Raise DemoFailed if a job has ended that should still train, since further waiting would not help."""
+        """Raise DemoFailed if a job has ended too early, because further waiting would not help."""
         gone = self._training - {name for name, _, _ in self._rows()}
         for job in (self._queue.job(name) for name in sorted(gone)):
             if job.state in ENDED:  # else the job was not listed while it moved between waiting queues

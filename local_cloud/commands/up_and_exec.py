@@ -56,7 +56,7 @@ def up(cloud: LocalCloud, env_file: Path | None) -> int:
 
 
 def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) -> int:
-    """Run `command` in the environment of `cloud`, which ends with the command; return the command's exit status."""
+    """Start `cloud`, run `command` in its environment, stop `cloud`, and return the command's exit status."""
     check_env_file(env_file)
     try:
         with Signals() as signals, cloud:
@@ -145,7 +145,7 @@ def fault_lines(cloud: LocalCloud) -> list[str]:
 
 
 def in_use(cloud: LocalCloud) -> list[str]:
-    """Return for each instance type, and each site if there are several, the most instances that were in use."""
+    """Return the largest number of instances in use at once, for each instance type and (if several) each site."""
     several = len(cloud.sites) > 1
     return [
         f"{count} {kind}{f' in {site}' if several else ''}"
@@ -155,7 +155,7 @@ def in_use(cloud: LocalCloud) -> list[str]:
 
 
 def pool_lines(cloud: LocalCloud) -> list[str]:
-    """Return the pools of a policy with a pool in each site, as YAML; nothing if there is only the home site."""
+    """Return the YAML of a policy's pools, with one pool in each site; empty if there is only the home site."""
     if len(cloud.sites) == 1:
         return []
     common = f"instance_type: {INSTANCE_TYPE}, capacity: {cloud.slots}"
@@ -180,7 +180,7 @@ def read_policy(path: Path) -> dict[str, Any]:
 
 
 def check_env_file(path: Path | None) -> None:
-    """Raise LocalCloudError for a file with content, which would be overwritten, and removed at the end."""
+    """Raise LocalCloudError if the file has content, because the file would be overwritten, and removed at the end."""
     if path and path.exists() and path.stat().st_size:
         raise LocalCloudError(f"The environment file {path} exists already: name a new one, or remove it.")
 

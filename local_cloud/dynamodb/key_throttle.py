@@ -69,7 +69,7 @@ class KeyThrottle:
         self._lock = threading.Lock()
 
     def exhausted(self, access: KeyAccess, keys: Iterable[PartitionKey]) -> PartitionKey | None:
-        """Return the first of the keys that has no unit left, and count the call as throttled."""
+        """Return the first key without units left, and count the call as throttled. Return None if all have units."""
         with self._lock:
             for key in keys:
                 if self._units(access, key) <= 0:

@@ -40,7 +40,7 @@ def install() -> None:
     create = of_tables["create"]
 
     def encryption(spec: Mapping[str, Any] | None) -> Any:
-        return describe(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # in CloudFormation: SSEEnabled
+        return describe(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # SSEEnabled in CloudFormation
 
     def created(logical_id: str, properties: Mapping[str, Any], stack: str) -> Any:
         name, attributes = create(logical_id, properties, stack)

@@ -43,7 +43,7 @@ def query_units(sizes: Iterable[int], *, consistent: bool = True) -> float:
 def write_units(*versions: Item | None, transactional: bool = False) -> int:
     """Return the units of a write. The larger of the item's versions before and after the write counts.
 
-    A write whose condition is not met and a ConditionCheck cost the same.
+    A ConditionCheck, and a write with an unmet condition, cost as much as a successful write.
     """
     size = max((size_of(version) for version in versions if version), default=0)
     units = max(1, math.ceil(size / WRITE_UNIT))

@@ -80,7 +80,7 @@ class Chance:
             return drawn / self._probability
 
     def record(self) -> None:
-        """Count a fault without a decision."""
+        """Count a fault that other code has decided."""
         with self._lock:
             self.count += 1
 
@@ -143,7 +143,7 @@ class Faults:
     def early_end(self, *, may_be_pending: bool) -> str | None:
         """Return the kind of fault that ends a training job before it trains; None if no fault happens.
 
-        :param may_be_pending: whether the request limits the wait for its instances, so that this limit may expire.
+        :param may_be_pending: whether the request has MaxPendingTimeInSeconds, so that this time may be over.
         """
         kinds = ("capacity", "internal", "pending") if may_be_pending else ("capacity", "internal")
         return next((kind for kind in kinds if self._happens(kind)), None)

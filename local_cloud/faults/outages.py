@@ -15,8 +15,8 @@ POLL = 0.1  # seconds
 class Outages:
     """The sites that do not answer at present. Safe for threads.
 
-    :param changed: `changed(out)` is called after each change, before the call that made the change returns. `out` maps
-        each site that does not answer to whether calls wait (True) or lose their connection at once (False).
+    :param changed: `changed(out)` is called after each change, before the call that made the change returns. `out` has
+        each site with an outage: True if its calls wait, False if its calls lose their connection at once.
     """
 
     def __init__(self, changed: Callable[[Mapping[EmulatedSite, bool]], None]) -> None:
@@ -29,8 +29,8 @@ class Outages:
     def begin(self, site: EmulatedSite, *, silent: bool = False) -> None:
         """Begin an outage of a site.
 
-        :param silent: let calls wait for the end of the outage or their own timeout. Otherwise the connection is closed
-            at once. In both cases calls do not arrive.
+        :param silent: whether calls wait for the end of the outage or their own timeout. Otherwise the connection is
+            closed at once. Calls do not reach the site in either case.
         """
         self._change(site, silent)
 
@@ -39,7 +39,7 @@ class Outages:
         self._change(site, None)
 
     def close(self) -> None:
-        """End all outages and waits, for the end of the local cloud."""
+        """End all outages, and let calls of `wait` return False, because the local cloud ends."""
         with self._condition:
             self._closed = True
             self._out.clear()
@@ -50,7 +50,7 @@ class Outages:
         return site in self._out
 
     def is_silent(self, site: EmulatedSite) -> bool:
-        """Return whether a site does not answer, and calls wait."""
+        """Return whether a site has an outage in which calls wait for its end."""
         return self._out.get(site, False)
 
     def wait(self, site: EmulatedSite) -> bool:
@@ -74,11 +74,11 @@ class Outages:
 
 
 class Partition:
-    """Random outages of some sites, each with its own sequence, while faults happen.
+    """Random outages of some sites while faults are on. Each site has its own random sequence.
 
     The lengths of outages and of the times between them are the same for the same seed.
 
-    :param faults: the fault `partition` is the part of the time for which each site does not answer.
+    :param faults: the probability of the fault `partition` is the share of the time for which each site has outages.
     """
 
     def __init__(self, outages: Outages, sites: Sequence[EmulatedSite], faults: Faults) -> None:
@@ -89,7 +89,7 @@ class Partition:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start to begin and end outages. Without the fault `partition`, do nothing."""
+        """Start a thread for each site, which begins and ends outages. Do nothing without the fault `partition`."""
         share = self._faults.probabilities.get("partition", 0.0)
         for site in self._sites if share else ():
             thread = threading.Thread(target=self._run, args=(site, share), name=f"partition {site}", daemon=True)
@@ -97,7 +97,7 @@ class Partition:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stop. Outages that have begun end when `Outages` is closed."""
+        """Stop the threads and wait for them. An outage in progress ends at the latest with `Outages.close`."""
         self._closed.set()
         for thread in self._threads:
             thread.join()
@@ -115,7 +115,7 @@ class Partition:
                     self._outages.end(site)
 
     def _passes(self, seconds: float) -> bool:
-        """Wait. Return False at once when faults stop to happen, or this object is stopped."""
+        """Wait for `seconds` and return True. Return False as soon as faults are off or `stop` is called."""
         end = time.monotonic() + seconds
         while self._faults.happen and not self._closed.is_set():
             if (left := end - time.monotonic()) <= 0:

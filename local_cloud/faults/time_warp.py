@@ -13,8 +13,9 @@ from local_cloud.user_errors import LocalCloudError
 class TimeWarp:
     """A simulated passing of time: each call has the effect of a minute.
 
-    The recorded waits of the queue expire: the backoffs of jobs, the capacity backoffs, and the lease of a holder that
-    has died. Other timeouts of the queue stay as they are.
+    The recorded waits of the queue expire: the backoffs of jobs, the lease of a holder that has died, and the attribute
+    `until` of other rows (capacity backoffs, locks of places, permits of heavy requests, notices of failures). Other
+    timeouts of the queue stay as they are.
     """
 
     def __init__(self, cloud: LocalCloud) -> None:
@@ -23,7 +24,7 @@ class TimeWarp:
         self._lease: tuple[str, str] | None = None
 
     def __call__(self) -> None:
-        """Let a minute pass."""
+        """Let a minute pass: end the recorded waits, then call the queue's function as its schedule does."""
         self._end_waits("sagemaker-queue", "backoffUntil", "jobName")
         self._end_waits("sagemaker-queue-lines", "backoffUntil", "line", "position")
         self._end_waits("sagemaker-queue-lines", "until", "line", "position")
@@ -34,7 +35,7 @@ class TimeWarp:
     def have_run_for(self, jobs: Sequence[str], seconds: float) -> None:
         """Change the launch times of the running attempts of these jobs to `seconds` ago, for all of them at once.
 
-        The creation times of their training jobs move back as well, so the queue still takes them for its attempts.
+        The creation times of their training jobs move back too, so that the queue still recognises its attempts.
         """
         started = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
         rows: list[tuple[str, dict[str, Any]]] = []
@@ -72,7 +73,7 @@ class TimeWarp:
         self._lease = lease
 
     def _set(self, table: str, key: dict[str, Any], attribute: str, present: dict[str, str]) -> None:
-        """Let a time expire, unless it has changed in the meantime."""
+        """Set a time in a row to the past, unless the time has changed since `present` was read."""
         with contextlib.suppress(self._tables.exceptions.ConditionalCheckFailedException):
             self._tables.update_item(
                 TableName=table,

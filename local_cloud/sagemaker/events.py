@@ -2,7 +2,7 @@
 
 ministack, the emulator of the other services, refuses PutEvents if the source is an AWS service. Therefore this module
 asks ministack only whether a rule's pattern matches (TestEventPattern), and calls the targets itself. As on AWS, a call
-that changes a job does not wait for the delivery of its events.
+that changes a job does not wait for the delivery of the job's events.
 """
 
 import json
@@ -76,8 +76,8 @@ class RuleTargets:
     `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, no queue
     receives events.
 
-    :param buses: the event buses of other sites: for each ARN a function that gets the event and the target. If it
-        raises PermissionError, the event goes to the target's dead-letter queue.
+    :param buses: the event buses of other sites: for each ARN a function that gets the event and the target. If the
+        function raises PermissionError, the event goes to the target's dead-letter queue.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RuleTargets:
         self._read_at = float("-inf")
 
     def deliver(self, event: Event) -> None:
-        """Call the targets. The failure of one target is logged, and the other targets are still called."""
+        """Call the targets of all matching rules. If a target fails, log the error and call the other targets."""
         text = json.dumps(event)
         for pattern, targets in self._current_rules():
             if self._events.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:

@@ -106,7 +106,7 @@ class JobRegistry:
             return self._jobs.get(name)
 
     def by_arn(self, arn: str) -> AnyJob:
-        """Return the job of that ARN. Raise a ValidationException if there is none, as for any other resource."""
+        """Return the job of that ARN. Raise a ValidationException for the ARN of anything else."""
         job = self.get(arn.rpartition("/")[2])
         if job.arn != arn:
             raise invalid("Requested resource not found.")
@@ -137,7 +137,10 @@ class JobRegistry:
             del self._gone_at[name], self._jobs[name]
 
     def _holding(self) -> list[EmulatedTrainingJob]:
-        """Return the jobs that have instances: jobs that have not ended, and jobs that retain a warm pool."""
+        """Return the jobs that have instances: jobs that have not ended, and jobs that retain a warm pool.
+
+        Jobs whose instances have become free move to `_lagging`. The caller holds the lock.
+        """
         left = [job for job in self._holders if job.ended and not job.retains]
         self._lagging += [job for job in left if not job.instances_reused]
         self._holders = [job for job in self._holders if job not in left]

@@ -71,7 +71,7 @@ class EmulatedTrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended, also if it is being deleted.
+        """Whether the job has ended. A job that is being deleted counts as ended.
 
         The instances of an ended job are free or in a warm pool.
         """
@@ -89,7 +89,7 @@ class EmulatedTrainingJob:
 
     @property
     def instances_free_since(self) -> float:
-        """The time at which the instances became free, in epoch seconds, for an ended job without a warm pool."""
+        """The epoch seconds at which an ended job's instances became free: at its end, or at that of its warm pool."""
         kept_until = self.warm_pool.ended_at if self.warm_pool else None
         return self.modified if kept_until is None else max(kept_until, self.modified)
 
@@ -111,7 +111,7 @@ class EmulatedTrainingJob:
             self._transitions[0]["StartTime"] -= seconds
 
     def add_tags(self, tags: list[dict[str, str]]) -> None:
-        """Add tags, and change the values of existing tags."""
+        """Add tags, and change the values of existing tags. Raise a ValidationException beyond MAX_TAGS tags."""
         merged = self.tags | {tag["Key"]: tag.get("Value", "") for tag in tags}
         if len(merged) > MAX_TAGS:
             raise invalid(f"The resource would have {len(merged)} tags; the limit is {MAX_TAGS}.")
@@ -122,7 +122,7 @@ class EmulatedTrainingJob:
         self.tags = {key: value for key, value in self.tags.items() if key not in keys}
 
     def update(self, request: Mapping[str, Any]) -> None:
-        """Apply an UpdateTrainingJob request."""
+        """Apply an UpdateTrainingJob request. Raise a ValidationException if the job's state forbids the change."""
         with self._lock:
             changes = {key: value for key, value in request.items() if key != "TrainingJobName"}
             others = changes.keys() - {"ResourceConfig"}

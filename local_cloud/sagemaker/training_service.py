@@ -55,9 +55,9 @@ class TrainingService:
         makes no such difference.
     :param startup_delay: seconds that a job stays in Starting, unless a warm pool has its instances.
     :param deletion: seconds for which a deleted job has the status Deleting and keeps its name.
-    :param intercept: `intercept(phase, operation, request)` is called in the phase "before", and in the phase "after"
-        if the operation succeeded, before the answer is sent. The function may block. An EmulatedError from
-        the function becomes the answer, and ConnectionAbort closes the connection without an answer.
+    :param intercept: `intercept(phase, operation, request)` is called with the phase "before", and after a successful
+        operation with the phase "after", before the answer is sent. The function may block. An EmulatedError from the
+        function becomes the answer, and ConnectionAbort closes the connection without an answer.
     :param deliver: `deliver(event)` receives each event in place of the targets of the rules that match the event.
     :param faults: the faults to inject at random.
     :param job_environment: environment variables for every job.
@@ -299,7 +299,7 @@ class TrainingService:
         return job.tags if job else {}
 
     def _live(self, name: str) -> EmulatedTrainingJob:
-        """Return a job that the emulator runs or ran. Raise a ValidationException if the job is only history."""
+        """Return a job that the emulator runs or ran. Raise a ValidationException if the job is a PastJob."""
         job = self._registry.get(name)
         if isinstance(job, PastJob):
             raise invalid(f"The request was rejected because the training job is in status {job.status}.")

@@ -1,7 +1,8 @@
 """Validation of requests before an operation begins.
 
-There are two layers, as in SageMaker. Violated constraints of the published model (types, lengths, patterns, enums) are
-all reported at once. Then the rules between fields are checked, and only the first violation is reported.
+There are two layers, as in SageMaker. The published model is checked first: either the first wrong type or all
+violated constraints (lengths, ranges, patterns, enums) are reported. Then the rules between fields are checked, and
+only the first violation is reported.
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def invalid(message: str) -> EmulatedError:
 def check_request(operation: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the request without its nulls. Raise an EmulatedError if the request violates the operation's model.
 
-    The error names every violated constraint. For values of a wrong JSON type, the error names only the first one.
+    The error names every violated constraint, or only the first value of a wrong JSON type if there is one.
     """
     shape = service_model().operation_model(operation).input_shape
     assert shape is not None  # every operation of the training API has an input

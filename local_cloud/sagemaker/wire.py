@@ -61,8 +61,8 @@ class ConnectionAbort(Exception):  # noqa: N818  a signal, not an error
 class AwsJsonServer(ThreadingHTTPServer):
     """A server that passes every request to an API and answers with the result or EmulatedError.
 
-    `choose(call)` returns the API that gets a call. It may raise EmulatedError or ConnectionAbort. By default, the API
-    with which the server is made gets all calls.
+    `choose(call)` returns the API that gets a call, or raises EmulatedError or ConnectionAbort. By default, the API of
+    the constructor gets all calls.
     """
 
     daemon_threads = True
@@ -98,7 +98,7 @@ class AwsJsonServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Stop listening and close all connections, since clients keep theirs open."""
+        """Stop listening and close all connections, because clients keep connections open."""
         self.shutdown()
         self.server_close()
         with self._lock:

@@ -10,7 +10,7 @@ Properties = Mapping[str, Any]
 
 
 def install() -> None:
-    """Add the resource type, and store an account's number as the principal that AWS stores."""
+    """Add the resource type. Make PutPermission store an account number as AWS does: as the ARN of its root."""
     put_permission = eventbridge._put_permission
 
     def put(data: dict[str, Any]) -> Any:

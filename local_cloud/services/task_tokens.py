@@ -1,9 +1,9 @@
-"""Task tokens of Step Functions with the ends that they have on AWS; ministack lacks these.
+"""Task tokens of Step Functions that expire as on AWS, unlike those of ministack.
 
 - A token is closed when its task or its execution has ended: SendTask* is refused with TaskTimedOut. ministack accepts
   heartbeats and results for stopped executions.
 - A task fails with States.HeartbeatTimeout if no heartbeat comes for HeartbeatSeconds. ministack ignores the field.
-- Each try of a task has a token of its own. ministack uses the first token again.
+- Each try of a task has a token of its own. ministack reuses the token of the first try.
 """
 
 import contextvars

@@ -17,7 +17,7 @@ _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 
 
 def install() -> None:
-    """Check each call of AssumeRole before ministack, and keep expired sessions, so that they are known as expired."""
+    """Check each AssumeRole call before ministack. Keep expired sessions, so that their use is refused as expired."""
     handle_request = sts.handle_request
 
     async def checked(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ def _refusal(values: Mapping[str, str], headers: dict[str, str], query: Any) -> 
         return None
     arn = values.get("RoleArn", "")
     account, name = (arn.split(":") + [""] * 5)[4], arn.rpartition("/")[2]
-    # Within an account, the root user may assume roles here, so that tests can act as a role.
+    # Unlike on AWS, the root user may assume roles of its own account, so that tests can act as a role.
     if caller["principalType"] == "Root" and account != caller["accountId"]:
         return 403, "AccessDenied", "Roles may not be assumed by root accounts."
     role = iam._roles.get_scoped(account, None, name)
@@ -55,7 +55,7 @@ def _refusal(values: Mapping[str, str], headers: dict[str, str], query: Any) -> 
 
 
 def _invalid(values: Mapping[str, str]) -> str | None:
-    """Return why a value has not the form that the API reference requires; None if all values have it."""
+    """Return a message about the first value that violates the API reference; None if all values are valid."""
     if not _NAME.fullmatch(values.get("RoleSessionName", "")):
         return "RoleSessionName must have 2 to 64 of the characters a-z, A-Z, 0-9 and _+=,.@-"
     if "ExternalId" in values and not _EXTERNAL_ID.fullmatch(values["ExternalId"]):

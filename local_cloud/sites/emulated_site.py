@@ -28,7 +28,7 @@ class EmulatedSite:
 
     @property
     def role_arn(self) -> str:
-        """The ARN of that role."""
+        """The ARN of the role `role_name`."""
         return f"arn:aws:iam::{self.account}:role/{self.role_name}"
 
     @property

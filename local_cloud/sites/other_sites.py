@@ -17,19 +17,19 @@ from local_cloud.sites.emulated_site import EmulatedSite
 from local_cloud.sites.questions import ACCOUNT, FORWARD, OUTAGES, Questions
 
 _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[0-9]{8}/([^/]+)/")
-# As AWS answers in a region that an account has not enabled.
+# AWS returns this error in a region that the account has not enabled.
 _NO_SUCH_SITE = EmulatedError("UnrecognizedClientException", "The security token included in the request is invalid.")
 
 MakeService = Callable[[EmulatedSite, Mapping[str, Any]], TrainingService]
 
 
 class OtherSites:
-    """The sites beside the home site, their outages, and the way of their events to the home bus.
+    """The sites other than the home site, their outages, and the forwarding of their events to the home bus.
 
     :param sites: all sites, the home site first.
     :param home: the service of the home site, whose server gets the calls for all sites.
     :param make: `make(site, options)` makes the service of another site, with further options of TrainingService.
-    :param own_rules: whether events go through the rules of their site. Otherwise each event goes home.
+    :param own_rules: whether events go through the rules of their site. Otherwise the home site delivers each event.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OtherSites:
         self._home, *self._sites = sites
         self._questions = questions
         self._several_accounts = len({site.account for site in sites}) > 1
-        self._accounts: dict[str, str] = {}  # access key -> account
+        self._accounts: dict[str, str] = {}  # access key -> account, which never changes
         self._lock = threading.Lock()
         self.outages = Outages(self._tell)
         self._partition = Partition(self.outages, self._sites, faults)
@@ -56,7 +56,7 @@ class OtherSites:
         home.server.choose = self._chooser({site: service.api for site, service in self.services.items()})
 
     def share(self, sessions: SessionService) -> None:
-        """Let the home site's Session Manager pass on the calls for other sites."""
+        """Let the home site's Session Manager also serve the calls for other sites."""
         apis = {self._home: sessions.api}
         for site in self._sites:
             service = self.services[site]
@@ -104,7 +104,7 @@ class OtherSites:
         return choose
 
     def _guarded(self, site: EmulatedSite, api: Api) -> Api:
-        """Return an API whose answers do not arrive while the site does not answer."""
+        """Return an API that closes the connection instead of answering if an outage has begun during the call."""
 
         def handle(operation: str, request: dict[str, Any]) -> dict[str, Any]:
             answer = api.handle(operation, request)
@@ -114,21 +114,21 @@ class OtherSites:
         return replace(api, handle=handle)
 
     def _check(self, site: EmulatedSite) -> None:
-        """Raise ConnectionAbort if a site does not answer, after the outage if calls have to wait for its end."""
+        """Raise ConnectionAbort if a site has an outage: after its end if the outage is silent, else at once."""
         if self.outages.is_out(site):
             if self.outages.is_silent(site):
                 self.outages.wait(site)
             raise ConnectionAbort
 
     def _site_of(self, call: SignedCall) -> EmulatedSite:
-        """Return the site of a call; the home site for a call without a valid form of signature, which it refuses."""
+        """Return the site of a call. A call without a well-formed signature goes to the home site, which refuses it."""
         authorization = next((value for name, value in call.headers if name.lower() == "authorization"), "")
         if not (found := _CREDENTIAL.search(authorization)):
             return self._home
         return EmulatedSite(self._account_of(found[1]) if self._several_accounts else self._home.account, found[2])
 
     def _account_of(self, key: str) -> str:
-        """Return the account of an access key, which never changes. The home account refuses an unknown key."""
+        """Return the account of an access key; the home account, which refuses the call, if the key is unknown."""
         with self._lock:
             if known := self._accounts.get(key):
                 return known

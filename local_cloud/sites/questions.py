@@ -1,4 +1,4 @@
-"""Questions to the server process about access keys, permissions and events, which only ministack can answer."""
+"""Calls to the server process about state of ministack: access keys, permissions, events, outages and sessions."""
 
 import json
 import urllib.request
@@ -16,7 +16,7 @@ PATIENCE = 10.0  # seconds
 
 
 class Questions:
-    """The endpoints of server.py. `token` opens them."""
+    """The local cloud's own endpoints in server.py, which require `token`."""
 
     def __init__(self, endpoint: str, token: str) -> None:
         self._endpoint = endpoint
@@ -24,7 +24,7 @@ class Questions:
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def ask(self, path: str, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer. Raise OSError if there is none."""
+        """Return the answer. Raise OSError if no answer arrives within PATIENCE seconds."""
         asked = urllib.request.Request(  # noqa: S310  (ministack's)
             self._endpoint + path, json.dumps(question).encode(), self._headers, method="POST"
         )

@@ -1,6 +1,7 @@
 """Satellites: the role and the forwarding of events that prepare a site for the queue of the home site.
 
-If the project has satellite.yaml, each other site gets its stack. Otherwise this module makes the same by calls.
+If the project has satellite.yaml, each other site gets the stack of this template. Otherwise this module makes a role
+with more rights, and the forwarding, by API calls.
 """
 
 import json
@@ -42,7 +43,7 @@ def prepare(
     :param queue_role: the role of the queue's function, which may assume the satellite's role.
     :param external_id: the external id that AssumeRole requires.
     :param job_role: the role of training jobs in the site's account.
-    :param parameters: the parameters of the queue's stack, some of which apply to the satellite's stack.
+    :param parameters: the parameters of the queue's stack. SHARED_PARAMETERS also apply to the satellite's stack.
     """
     if (project / TEMPLATE).exists():
         given = {
@@ -60,7 +61,7 @@ def prepare(
 
 
 def deploy(client: ClientFactory, template: Path, site: EmulatedSite, parameters: Mapping[str, str]) -> None:
-    """Deploy the satellite's template to a site, with those of the parameters that it has.
+    """Deploy the satellite's template to a site. Ignore parameters that the template does not have.
 
     Raise LocalCloudError if this fails, or if the stack has no role of the expected name.
     """

@@ -1,6 +1,6 @@
-"""Changes of ministack for several accounts and regions: root users of all accounts, and outages of sites.
+"""Changes to ministack for several accounts and regions: root users of all accounts, and outages of sites.
 
-The emulator of SageMaker and its jobs have their own keys of the root users. These keys work during an outage, because
+The SageMaker emulator and its jobs use separate keys of the root users. These keys also work during an outage, in which
 jobs continue.
 """
 
@@ -43,7 +43,7 @@ class ServerSites:
         return key in self._accounts
 
     def install(self) -> None:
-        """Make ministack know the keys."""
+        """Make ministack accept the keys and find their accounts."""
         account_of_session, resolve = responses._account_from_sts_session, iam_evaluator.resolve_credential
 
         def account_of(key: str) -> Any:
@@ -66,7 +66,10 @@ class ServerSites:
         return {}
 
     async def keep_from(self, scope: Mapping[str, Any], send: Callable[..., Any]) -> bool:
-        """Let a call for a site that does not answer end without an answer. Return False for other calls."""
+        """Close the connection of a call for a site with an outage, and return True. Return False for other calls.
+
+        In a silent outage, the connection is closed when the outage ends.
+        """
         if not self._out:
             return False
         site = self._site_of(scope)
@@ -79,7 +82,7 @@ class ServerSites:
         return True
 
     def _site_of(self, scope: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the account and the region of a call; None for calls that are not signed, or are the emulator's."""
+        """Return the account and the region of a call; None if the call is unsigned or has a key of the emulator."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         key, region = extract_access_key_id(headers, {}), extract_signed_region(headers, {})
         if not key or not region or key in self._inside:
@@ -113,10 +116,10 @@ def account(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def forward(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer the emulator of SageMaker: why an event may not be forwarded to the bus of another site.
+    """Return `refused` with the reason why an event may not be forwarded to another site's bus; empty if it may.
 
-    As on AWS, the role of the rule's target must allow events:PutEvents on the bus. The policy of the bus must also
-    allow it if the role is another account's.
+    As on AWS, the role of the rule's target must allow events:PutEvents on the bus. If the role is another account's,
+    the policy of the bus must also allow the action.
     """
     role, bus = question["role"], question["bus"]
     parts, owner = role.split(":"), bus.split(":")

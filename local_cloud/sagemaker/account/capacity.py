@@ -40,7 +40,7 @@ class InstancePlacement:
 
 
 class Capacity:
-    """The limits of the account. The registry holds its lock during every call.
+    """The limits of the account. Not safe for threads: the registry holds its own lock during every call.
 
     :param machines: the number of existing instances of each type, for both markets (on demand and spot) together.
     :param quotas: the quotas, by SageMaker's names for them.
@@ -65,8 +65,9 @@ class Capacity:
     ) -> InstancePlacement:
         """Return the instances for the job, or raise the error that SageMaker would return.
 
-        The first of InstancePreferences that has capacity is chosen (API model: InstancePreferences). If none has
-        capacity, the error is that of the first one. If all are training plans, the job waits for the first plan.
+        The first entry of InstancePreferences with capacity is chosen (API model: InstancePreferences). Without such an
+        entry, the error is that of the first entry without a training plan. If all entries have training plans, the job
+        waits for the first plan.
 
         :param holders: the jobs whose instances count: jobs that have instances, and jobs whose freed instances still
             count toward the quotas.
@@ -147,7 +148,7 @@ class Capacity:
         self._check(everything, used=in_use, wanted=placement.count)
 
     def _check(self, name: str, *, used: int, wanted: int, limit: int | None = None, unit: str = "Instances") -> None:
-        """Raise ResourceLimitExceeded beyond `limit`. If `limit` is None, the quota `name` applies, if there is one."""
+        """Raise ResourceLimitExceeded if `used` + `wanted` exceed `limit`, by default the quota `name` if it exists."""
         limit = self._quotas.get(name) if limit is None else limit
         if limit is not None and used + wanted > limit:
             raise options.limit_exceeded(name, limit, used, wanted, unit)

@@ -1,9 +1,9 @@
 """Managed warm pools: instances that are kept after a job has ended, for another job with matching properties.
 
-Guide: train-warm-pools. A pool is kept if the job is Completed, if it is stopped after its cluster was launched, or if
-it fails by an error of the algorithm or the client. The pool is then Available until a matching job takes it (Reused),
-or until its time is over or a user ends it (Terminated). No event reports a warm pool: SageMaker's events have no
-documented field for it.
+Guide: train-warm-pools. A pool is kept if its job completes, fails by an error of the algorithm or the client, or is
+stopped after the launch of its cluster. The pool is then Available until a matching job takes it (Reused), or until its
+time is over or a user ends it (Terminated). Events do not report warm pools, because SageMaker documents no field of
+its events for them.
 """
 
 import threading
@@ -95,7 +95,7 @@ class EmulatedWarmPool:
 
 
 def matching_key(request: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the properties that must be equal in two jobs for the one to reuse the other's instances.
+    """Return the properties of a job that must equal those of an ended job, to reuse the ended job's instances.
 
     Guide: train-warm-pools, "Matching training jobs"; session tags: model-access-training-data-abac.
     """

@@ -30,7 +30,10 @@ class AccountLookups:
         self._regional = regional
 
     def check(self, request: Request) -> None:
-        """Raise a ValidationException, in SageMaker's words, if the role or a channel's data does not exist."""
+        """Raise a ValidationException if the role or a channel's data is missing, or the image is in another region.
+
+        The region is checked only if `regional`. The messages are SageMaker's.
+        """
         self._check_image(request["AlgorithmSpecification"].get("TrainingImage", ""))
         self._check_role(request["RoleArn"])
         for channel in request.get("InputDataConfig", []):

@@ -97,7 +97,7 @@ class Account:
     """The quota of each instance type in each market (on demand, spot) that `quotas` does not name; None: no limit."""
 
     def with_slots(self, slots: int) -> "Account":
-        """Return the account with a quota of `slots` instances of each type, if it has a quota lag but no such quota.
+        """Return the account with `quota_per_type` set to `slots` if it has a quota lag and no `quota_per_type`.
 
         Without a quota, the lag would have no effect.
         """

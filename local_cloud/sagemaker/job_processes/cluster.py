@@ -47,7 +47,7 @@ class Cluster:
 
     @property
     def user_hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters for the script."""
+        """The hyperparameters for the script, decoded and without those of the training toolkit."""
         return {key: value for key, value in self.hyperparameters.items() if not key.startswith(TOOLKIT_PREFIX)}
 
     @property

@@ -30,14 +30,15 @@ class Grace:
     handled: float
     """The time for a container whose first process handles SIGTERM."""
     unhandled: float
-    """The time for a container whose first process does not. Such a container does not notice the stop and works on."""
+    """The time for a container whose first process does not handle SIGTERM and so works on until SIGKILL."""
 
 
 class Execution:
     """The running processes of a job, one for each instance.
 
-    :param logs: a boto3 client of CloudWatch Logs. :param sync: the copying of checkpoints to S3; None if there is no
-    CheckpointConfig. :param log_delay: a function that returns the seconds by which a log stream is late.
+    :param logs: a boto3 client of CloudWatch Logs.
+    :param sync: the copying of checkpoints to S3; None if there is no CheckpointConfig.
+    :param log_delay: a function that returns the seconds by which a log stream is late.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Execution:
     def instance(self, host: str) -> Instance | None:
         """Return the instance of that host while its process runs, else None.
 
-        Another thread may still be starting the processes.
+        Another thread may still be starting the processes. Then an instance without a process gives None.
         """
         started = zip(self._instances, tuple(self._processes), strict=False)
         return next((it for it, process in started if it.host == host and process.exit_code() is None), None)
@@ -96,8 +97,8 @@ class Execution:
     def stop(self, grace: Grace, hurry: threading.Event | None = None) -> tuple[Instance, int] | None:
         """Send SIGTERM, then SIGKILL when the grace period is over or `hurry` is set.
 
-        If one instance fails meanwhile and the others run on, the job has failed. In this case, return the failed
-        instance and its exit code, else None.
+        If one instance fails and others still run FAILED_ALONE_AFTER seconds later, the job has failed: return the
+        failed instance and its exit code. Otherwise return None.
         """
         began = time.monotonic()
         handles = [process.terminate() for process in self._processes]

@@ -1,6 +1,6 @@
 """FailureReason: the texts in which SageMaker describes failures of jobs, and the log lines of failed GPUs.
 
-The source of each text is the page or the issue thread whose address is beside it. AWS documents only some prefixes:
+The address beside each text is its source, a page or an issue thread. AWS documents only some prefixes:
 CapacityError (https://docs.aws.amazon.com/batch/latest/userguide/sm_job_stuck_in_runnable_capacity.html), and
 AlgorithmError and ClientError (https://docs.aws.amazon.com/sagemaker/latest/dg/train-warm-pools.html).
 """
@@ -29,13 +29,13 @@ NO_PLAN_CAPACITY = (
     "InsufficientCapacityError: The training plan has ended before it had the requested instances for the training job."
 )
 
-# The toolkit writes the message of a failed script from the first line with one of these words on:
+# In the toolkit's error, the message of a failed script begins at the first line with one of these words:
 # https://github.com/aws/sagemaker-training-toolkit, src/sagemaker_training/__init__.py and process.py
 _ERRORS = tuple(name for name in dir(builtins) if "Error" in name or "Exception" in name)
 _KILLED = "OutOfMemory: Process killed by SIGKILL (signal 9)"
 
 # The first line: https://github.com/NVIDIA/gpu-operator/issues/1146
-# The second line: https://github.com/DIAGNijmegen/rse-grand-challenge/issues/2836, of a job of SageMaker
+# The second line: https://github.com/DIAGNijmegen/rse-grand-challenge/issues/2836, from a SageMaker job
 HARDWARE_LINES = (
     "NVRM: Xid (PCI:0000:07:00): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been "
     "detected on GPU in the framebuffer at physAddr 0x7fffa8860 partition 7, subpartition 1.",
@@ -71,7 +71,7 @@ def failure_reason(instance: Instance, exit_code: int) -> str:
 
 
 def killed(exit_code: int) -> str:
-    """Return the FailureReason of a container that was killed, so that nothing in it has written a message."""
+    """Return the FailureReason of a container that ended without a message, such as a killed one."""
     return _algorithm_error("", exit_code)
 
 
@@ -104,7 +104,7 @@ def _called_process_error(kind: str, exit_code: int, message: str, command: str)
 
 
 def _message(instance: Instance) -> str:
-    """Return the script's output from the first line with the name of an error on, each line once."""
+    """Return the script's output, each line once, from the first line that has the name of an error; else empty."""
     with instance.output.open("rb") as file:
         lines = file.read(_MOST_OUTPUT).decode(errors="replace").splitlines()
     first = next((number for number, line in enumerate(lines) if any(word in line for word in _ERRORS)), len(lines))

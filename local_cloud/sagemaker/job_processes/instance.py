@@ -16,7 +16,7 @@ OPT_ML = "/opt/ml"
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "USER")
 _LONGEST_VARIABLE = 128 * 1024  # bytes with name and final NUL; Linux starts no program with a longer variable
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/intermediate", "code")
-# Python before 3.11.4, such as the 3.11.2 of Debian 12, cannot check archives. The archive is the user's own.
+# Python before 3.11.4 (3.11.2 in Debian 12) cannot check archives. The check may be skipped for the user's own archive.
 _CHECKED: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 

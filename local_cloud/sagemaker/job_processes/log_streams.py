@@ -20,8 +20,8 @@ class LogStream:
 
     Output that cannot be sent is dropped, since a job does not fail because of its logs.
 
-    :param delay: seconds from the time at which a line is read, which is its timestamp, to its arrival. The stream
-        exists only after the same delay.
+    :param delay: seconds from the reading of a line to its arrival. The time of the reading is the line's timestamp.
+        The log stream is also created only after this delay.
     """
 
     def __init__(self, client: Any, name: str, output: Path, delay: float = 0.0) -> None:
@@ -40,7 +40,7 @@ class LogStream:
     def ship(self, *, last: bool = False) -> None:
         """Send the lines that were written since the last call. With `last`, an unfinished line is sent as well.
 
-        Lines that are to arrive late are sent by a later call. After the last call, a timer sends them.
+        Delayed lines are sent by a later call. After the last call, a timer sends the remaining lines.
         """
         with self._output.open("rb") as file:
             file.seek(self._position)

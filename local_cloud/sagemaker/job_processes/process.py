@@ -114,9 +114,9 @@ def can_mount(folder: Path) -> bool:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill all processes whose environment has `mark`, including processes that these start meanwhile.
+    """Kill all processes whose environment has `mark`, including processes that are started meanwhile.
 
-    Processes that have left their process group are found in this way only.
+    Only the mark finds processes that have left their process group.
     """
     quiet = 0
     # A program that is just starting has no environment for a moment. So two successive searches must find none.

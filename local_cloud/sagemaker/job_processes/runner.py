@@ -116,7 +116,7 @@ class JobRunner:
         return execution.instance(host)
 
     def strike(self, kind: str, host: str) -> None:
-        """Let a fault happen to an instance, one of `injection.STRIKES`, as soon as the job trains. Return at once."""
+        """Let a fault of `injection.STRIKES` happen to an instance as soon as the job trains. Return at once."""
         self._strikes.put((kind, host))
 
     @property
@@ -298,8 +298,7 @@ class JobRunner:
     def _stop(self, execution: Execution, end: _End) -> _End:
         """Stop the processes with SIGTERM, the grace period and SIGKILL. Return the end of the job.
 
-        If the processes ended before the signal, or one failed during the stop, their end is returned in place of
-        `end`.
+        Return the processes' own end in place of `end` if they ended before the signal, or one failed during the stop.
         """
         if script_end := self._script_end(execution):
             execution.kill()

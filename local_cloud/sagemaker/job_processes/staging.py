@@ -13,7 +13,7 @@ from local_cloud.sagemaker.job_processes.storage import Storage, TransferError
 def download_inputs(
     cluster: Cluster, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event
 ) -> None:
-    """Download the input channels and, for a script, its code, and install its requirements.
+    """Download the input channels. For a script, also download its code and install its requirements.
 
     Raise TransferError or InstallError. The event `cancelled` ends the installation early.
     """
@@ -35,7 +35,7 @@ def download_inputs(
 def upload_outputs(
     cluster: Cluster, instances: Sequence[Instance], storage: Storage, *, with_model: bool
 ) -> str | None:
-    """Upload output/data and, `with_model`, the model of all instances. Return the model's address in S3, or None."""
+    """Upload output/data of all instances and, if `with_model`, the model. Return the model's S3 address or None."""
     config = cluster.request["OutputDataConfig"]
     base = f"{config['S3OutputPath'].rstrip('/')}/{cluster.name}/output"
     packed = config.get("CompressionType", "GZIP") == "GZIP"

@@ -1,6 +1,6 @@
 """Files between S3 and a job's folders as SageMaker transfers them: input channels, checkpoints, artifacts.
 
-The agent of a carrier does the same with separate code, so that an error in one is not an error in both.
+The agent of a carrier has separate code for the same transfers, so that one error does not affect both.
 """
 
 import json
@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local_cloud.sagemaker.job_processes.failures import unable_to_download
 
-UNSETTLED = 0.05  # seconds after a change in which a file may change again without a new time stamp
+UNSETTLED = 0.05  # seconds; a second change of a file within this time may leave its time stamp unchanged
 
 _Signature = tuple[int, int, int]
 
@@ -85,7 +85,7 @@ class Storage:
             self.download(address, target / relative)
 
     def download_folder(self, uri: str, target: Path) -> list[Path]:
-        """Download all objects below `uri/`. Return the written files; an empty or missing prefix gives none."""
+        """Download all objects below `uri/`. Return the written files; empty if there are no objects."""
         bucket, prefix = split_uri(uri.rstrip("/") + "/")
         written = []
         for key in self._keys(bucket, prefix):

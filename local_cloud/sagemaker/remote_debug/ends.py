@@ -48,7 +48,7 @@ class FrameConnection:
         self._lock = threading.Lock()
 
     def send(self, kind: int, content: bytes = b"", number: int = 0) -> None:
-        """Send a frame. A closed connection is ignored here, since it ends `frames`."""
+        """Send a frame. Do nothing if the connection is closed, because `frames` ends then."""
         with self._lock, suppress(OSError):
             self._socket.sendall(_HEAD.pack(kind, number, len(content)) + content)
 
@@ -97,7 +97,7 @@ class Forwarding:
         threading.Thread(target=self._copy, args=(number, connected), daemon=True).start()
 
     def take(self, kind: int, number: int, content: bytes) -> None:
-        """Pass the content of a frame from the other end on to its connection, or close the connection."""
+        """Write the content of a frame to its connection, or close the connection. Ignore unknown connections."""
         connected = self._open.get(number)
         if connected is None:
             return
@@ -120,7 +120,7 @@ class Forwarding:
 def worker(connection: FrameConnection, session: dict[str, Any]) -> int:
     """Serve a session until it ends or the user's side closes the connection. Return the exit code of this process.
 
-    :param session: `kind` with the `port` of the kind `Port`, or with the `command` of any other kind.
+    :param session: `kind`, and `port` for the kind `Port` or `command` for any other kind.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, WORKER, 0, 0, 0)
@@ -206,7 +206,7 @@ def _serve_port(connection: FrameConnection, port: int) -> int:
 
 
 def plugin(arguments: list[str]) -> int:
-    """Run a session as AWS's plugin does. The exit code does not depend on that of the command."""
+    """Run a session with the arguments and output of AWS's plugin. Return 1 if the session cannot begin, else 0."""
     if arguments == ["--version"]:
         print(VERSION)
         return 0
@@ -232,7 +232,7 @@ def plugin(arguments: list[str]) -> int:
 
 
 def _relay(connection: FrameConnection, *, keys: bool) -> int:
-    """Write the session's output to standard output. With `keys`, send the input; a terminal is made raw for that."""
+    """Write the session's output to standard output. With `keys`, also send the input, and make a terminal raw."""
     signal.signal(signal.SIGINT, lambda *_: connection.close())
     restore = _raw(sys.stdin) if keys else None
     output = sys.stdout.buffer

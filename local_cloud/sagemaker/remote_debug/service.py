@@ -166,7 +166,7 @@ def _session_settings(request: Mapping[str, Any]) -> dict[str, Any]:
         if not (port.isdecimal() and 1 <= int(port) <= 65535):
             raise EmulatedError("InvalidParameters", f"Parameter portNumber has an invalid value {port}.")
         return {"kind": kind, "port": int(port)}
-    words = shlex.split("".join(parameters.get("command", [])))  # as the agent does in a container
+    words = shlex.split("".join(parameters.get("command", [])))  # as AWS's agent splits the text
     if kind == "NonInteractiveCommands" and not words:
         raise EmulatedError("InvalidParameters", "Parameter command is required.")
     return {"kind": kind, "command": words or ["sh"]}
