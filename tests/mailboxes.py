@@ -27,6 +27,7 @@ class BucketInMemory:
         self._clock = clock
         self.objects: dict[str, tuple[bytes, float]] = {}  # key -> content, and when it was written
         self.written: list[str] = []  # keys, each time one is written
+        self.archived: set[str] = set()  # keys of objects that S3 does not return
         self.key_lines: dict[str, set[str]] = {}  # by carrier's attempt: lines of its log, which names a key
 
     # --- for the queue -----------------------------------------------------------------------------------
@@ -36,11 +37,14 @@ class BucketInMemory:
             refusal: Any = {"Error": {"Code": "PreconditionFailed"}, "ResponseMetadata": {"HTTPStatusCode": 412}}
             raise ClientError(refusal, "PutObject")
         self.objects[Key] = Body, self._clock()
+        self.archived.discard(Key)
         self.written.append(Key)
 
     def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803
         if Key not in self.objects:
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        if Key in self.archived:
+            raise ClientError({"Error": {"Code": "InvalidObjectState"}}, "GetObject")
         content, at = self.objects[Key]
         return {"Body": io.BytesIO(content), "LastModified": datetime.fromtimestamp(at, UTC)}
 

@@ -105,3 +105,19 @@ def test_an_error_before_the_start_is_reported_and_the_gpus_are_free_again(
         assert (ended["status"], ended["reason"].partition(":")[0]) == ("Failed", "InternalServerError")
     scene.assign("n-qstamp-1")
     assert scene.end_of("n-qstamp-1")["status"] == "Completed"
+
+
+def test_an_attempt_whose_thread_does_not_start_is_refused_and_its_gpus_are_free_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        if thread.name == "m-qstamp-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    scene.assign("m-qstamp-1")
+    assert scene.end_of("m-qstamp-1")["status"] == "Failed"
+    scene.assign("n-qstamp-1")
+    assert scene.end_of("n-qstamp-1")["status"] == "Completed"

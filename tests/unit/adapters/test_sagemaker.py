@@ -3,12 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 
 from job_queue.adapters.sagemaker import (
     LaunchResult,
     SageMakerTraining,
+    StopResult,
     training_job,
 )
 from tests.payloads import payload
@@ -98,6 +101,23 @@ def test_what_a_refusal_means(code: str, status: int, answer: LaunchResult) -> N
             raise ClientError(response, "CreateTrainingJob")
 
     assert SageMakerTraining(cast(Any, None), cast(Any, Client())).create({})[0] is answer
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("ValidationException", StopResult.ENDED_ALREADY),
+        ("ResourceNotFound", StopResult.ENDED_ALREADY),
+        ("ResourceNotFoundException", StopResult.ENDED_ALREADY),
+        ("AccessDeniedException", StopResult.DENIED),
+        ("ThrottlingException", StopResult.UNKNOWN),
+    ],
+)
+def test_what_a_refused_stop_means(code: str, answer: StopResult) -> None:
+    client: Any = boto3.client("sagemaker", region_name="us-east-1")
+    with Stubber(client) as stubber:
+        stubber.add_client_error("stop_training_job", code)
+        assert SageMakerTraining(client, client).stop("job1-qstamp-1") is answer
 
 
 def test_a_serverless_training_job_holds_no_instances() -> None:

@@ -280,6 +280,37 @@ def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) ->
     assert queue.job("m0").carrier_attempt is None
 
 
+def test_a_report_that_s3_does_not_return_ends_its_attempt_as_failed(queue: Harness) -> None:
+    submit(queue, "m0")
+    submit(queue, "m1")
+    for name in ("m0", "m1"):
+        queue.training.report(queue.job(name).address or "")
+    queue.training.bucket.archived |= {
+        key for key in queue.training.bucket.objects if key.endswith("m0-qstamp-1/ended.json")
+    }
+    queue.hear()
+    assert (queue.job("m0").carrier_attempt is None, queue.state("m1")) == (False, "completed")
+    queue.tick()
+    assert queue.job("m0").carrier_attempt is None
+
+
+def test_a_mailbox_that_cannot_be_read_loses_no_launch_of_the_same_cycle(queue: Harness) -> None:
+    submit(queue, "m0")
+    carrier_of = queue.training.assign
+
+    def unread(job: Job, request: Any) -> Any:
+        raise Unavailable("scripted")
+
+    queue.training.assign = unread  # type: ignore[method-assign]
+    queue.submissions.submit(member_request("m1"), OWNER)
+    queue.accept("w")
+    queue.wake()
+    assert (queue.state("m1"), queue.state("w")) == ("starting", "running")
+    queue.training.assign = carrier_of  # type: ignore[method-assign]
+    queue.tick()
+    assert queue.state("m1") == "running"
+
+
 def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(queue: Harness) -> None:
     submit(queue, "m0")
     member = queue.job("m0")

@@ -143,6 +143,14 @@ def test_a_release_that_meets_a_transaction_is_tried_again() -> None:
     assert set(queue.states().values()) == {"running"}
 
 
+def test_a_promise_that_meets_a_transaction_is_tried_again() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    met = iter([True, False])
+    queue.tables.update = failing(queue.tables.update, lambda _: next(met), Refused({0: {}}))  # type: ignore[method-assign]
+    assert queue.repository.promise("me", queue.now, queue.now + 60, queue.now + 30, queue.now + 40)
+
+
 @pytest.mark.parametrize("name", ["", "a" * 64, "a" * 3000])
 def test_what_cannot_be_a_name_is_no_job(name: str) -> None:
     assert Harness().repository.record(name) is None

@@ -1,16 +1,18 @@
 """The tags that say how a job is scheduled: what is read, and what the policy allows whom."""
 
 import re
+from typing import Any
 
 import pytest
 
+from job_queue.domain.carriers.members import accepted_gpus
 from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
 from job_queue.domain.policy import default_policy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.scheduling_tags import MAX_RETRIES, SchedulingOptions, accepted_sizes, scheduling_options
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import MAX_PRIORITY
-from tests.jobs import OWNER
+from tests.jobs import OWNER, a_request
 from tests.unit.queue_api import STRANGER, a_policy
 
 POLICY = parse_policy(a_policy())
@@ -196,3 +198,52 @@ def test_projects_are_named_to_who_chose_none_of_them() -> None:
     with pytest.raises(InvalidRequest, match="names no project") as refused:
         read()
     assert refused.value.field == "Tags"
+
+
+CHANNEL = {
+    "ChannelName": "data",
+    "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/d/"}},
+}
+
+
+def of_a_part(**fields: Any) -> TrainingRequest:
+    """Return a request for one GPU of a shared instance."""
+    entry = {"ContainerEntrypoint": ["python3", "train.py"], "TrainingImage": "image:1", "TrainingInputMode": "File"}
+    request = a_request(AlgorithmSpecification=entry, **fields)
+    return TrainingRequest.read({**request, "Tags": [{"Key": "gpus", "Value": "1"}]})
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"CheckpointConfig": {"S3Uri": "s3://b/c/", "LocalPath": "/mnt/ckpt"}}, "CheckpointConfig.LocalPath"),
+        ({"CheckpointConfig": {"S3Uri": "s3://b/c/", "LocalPath": "/opt/ml/../x"}}, "CheckpointConfig.LocalPath"),
+        (
+            {"OutputDataConfig": {"S3OutputPath": "s3://b/o/", "CompressionType": "NONE"}},
+            "OutputDataConfig.CompressionType",
+        ),
+        ({"InputDataConfig": [{**CHANNEL, "RecordWrapperType": "RecordIO"}]}, "InputDataConfig[0].RecordWrapperType"),
+        ({"InputDataConfig": [CHANNEL, {**CHANNEL, "ShuffleConfig": {"Seed": 1}}]}, "InputDataConfig[1].ShuffleConfig"),
+        ({"InputDataConfig": [{**CHANNEL, "CompressionType": "Gzip"}]}, "InputDataConfig[0].CompressionType"),
+        ({"RemoteDebugConfig": {"EnableRemoteDebug": True}}, "RemoteDebugConfig"),
+        ({"EnableNetworkIsolation": True}, "EnableNetworkIsolation"),
+    ],
+)
+def test_what_an_agent_would_not_do_is_refused_on_a_shared_instance(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest, match="shared instance") as refused:
+        accepted_gpus(of_a_part(**fields))
+    assert refused.value.field == field and refused.value.issues[0].remedy
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"CheckpointConfig": {"S3Uri": "s3://b/c/"}},
+        {"CheckpointConfig": {"S3Uri": "s3://b/c/", "LocalPath": "/opt/ml/checkpoints"}},
+        {"OutputDataConfig": {"S3OutputPath": "s3://b/o/", "CompressionType": "GZIP"}},
+        {"InputDataConfig": [{**CHANNEL, "RecordWrapperType": "None", "CompressionType": "None"}]},
+        {"RemoteDebugConfig": {"EnableRemoteDebug": False}},
+    ],
+)
+def test_what_an_agent_does_is_accepted_on_a_shared_instance(fields: dict[str, Any]) -> None:
+    assert accepted_gpus(of_a_part(**fields)) == 10

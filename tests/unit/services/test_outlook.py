@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from job_queue.adapters.records.packed_json import compress, from_compressed, to_text
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.expectations.outlook import STALE_SECONDS, Arrival, Outlook
@@ -213,6 +214,22 @@ def test_thousands_of_jobs_fit_in_a_row() -> None:
     assert found.estimates[names[0]] == estimates[names[0]]
     assert found.arrivals[0] == arrivals[0]
     assert found.likely[names[0]] == pytest.approx(likely[names[0]], abs=0.5)
+
+
+@pytest.mark.parametrize("change", ["reason", "doubt", "content"])
+def test_an_outlook_of_another_version_is_read_as_far_as_possible(change: str) -> None:
+    queue = with_runs()
+    queue.submit("train-90")
+    queue.submit("train-91")
+    assert look(queue).estimates["train-91"].start
+    for place, row in queue.tables.rows.items():
+        if place[1] == "outlook" and place[2] in ("latest", "told"):
+            stored = from_compressed(row["content"])
+            stored["estimates"] = [{**it, change: "LATER_VERSION"} for it in stored["estimates"]]
+            row["content"] = b"?" if change == "content" else compress(to_text(stored))
+    for read in (queue.repository.outlook.latest, queue.repository.outlook.for_readers):
+        assert ("train-91" in read().estimates) == (change != "content")
+    assert look(queue).estimates["train-91"].start, "the tick replaces the rows"
 
 
 def test_a_cycle_serves_the_shortest_first_by_the_outlook() -> None:
