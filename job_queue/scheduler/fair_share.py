@@ -91,52 +91,67 @@ def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, Sh
 
 
 class ShareTree:
-    """The departments and projects of a policy, by name. An unknown project gets a node without quota."""
+    """The departments and projects of a policy. An unknown project gets a node without quota.
+
+    A removed project that still has jobs may have the name of a department.
+    """
 
     def __init__(self, policy: Policy, overspent: Container[str] = ()) -> None:
-        self._by_name: dict[str, ShareNode] = {}
+        self._of_policy: list[ShareNode] = []
+        self._projects: dict[str, ShareNode] = {}
         self.top_nodes: list[ShareNode] = []
         pools = {pool.name: pool for pool in policy.pools}
-        for department in policy.departments:
-            self._add(
-                ShareNode(department.name, len(self._by_name), None, department.quota, department.limit, None, True)
-            )
-        for project in policy.projects:
-            parent = self._by_name[project.department] if project.department else None
-            node = ShareNode(project.name, len(self._by_name), parent, project.quota, project.limit, project.weight)
+        departments: dict[str, ShareNode] = {}
+        for number, department in enumerate(policy.departments):
+            node = ShareNode(department.name, number, None, department.quota, department.limit, None, True)
+            departments[node.name] = self._add(node)
+            self._of_policy.append(node)
+        for number, project in enumerate(policy.projects, start=len(departments)):
+            parent = departments[project.department] if project.department else None
+            node = ShareNode(project.name, number, parent, project.quota, project.limit, project.weight)
             node.overspent = project.name in overspent
             node.pools = _allowed(pools, project.pools_for(interactive=False))
             node.interactive_pools = _allowed(pools, project.pools_for(interactive=True))
-            self._add(node)
-        self._of_policy = list(self._by_name.values())
+            self._projects[node.name] = self._add(node)
+            self._of_policy.append(node)
 
     def _add(self, node: ShareNode) -> ShareNode:
-        self._by_name[node.name] = node
         (node.parent.children if node.parent else self.top_nodes).append(node)
         return node
 
     def project(self, name: str) -> ShareNode:
         """Return the node of a project."""
-        return self._by_name.get(name) or self._add(ShareNode(name, len(self._by_name), None, {}, {}))
+        if name not in self._projects:
+            number = len(self._of_policy) + len(self._projects)
+            self._projects[name] = self._add(ShareNode(name, number, None, {}, {}))
+        return self._projects[name]
 
     def divide(
         self, capacities: Slots, external: Slots, requests: Mapping[ShareNode, Slots], lately: Lately | None = None
     ) -> dict[str, dict[str, int]]:
-        """Divide every pool from the root down. Set all entitlements, and return the fair shares by pool and node.
+        """Divide every pool from the root down. Set all entitlements, and return the fair shares by pool and name.
 
         :param requests: slots that the live jobs of each project request.
         :param lately: past use, or None if past use does not count.
         """
         shares = {}
         for name, capacity in capacities.items():
-            fair = shares[name] = self._divide(name, max(0, capacity - external.get(name, 0)), requests, lately)
+            fair = self._divide(name, max(0, capacity - external.get(name, 0)), requests, lately)
             for node in self._of_policy:
-                node.entitlement[name] = min(_limit(node, name), max(node.quota.get(name, 0), fair[node.name]))
+                node.entitlement[name] = min(_limit(node, name), max(node.quota.get(name, 0), fair[node]))
+            shares[name] = self._by_name(fair)
         return shares
+
+    def _by_name(self, fair: Mapping[ShareNode, int]) -> dict[str, int]:
+        """Return shares by name. A department comes before a removed project of its name, whose share is 0."""
+        found: dict[str, int] = {}
+        for node in self._of_policy:
+            found.setdefault(node.name, fair[node])
+        return found
 
     def _divide(
         self, pool: str, have: int, requests: Mapping[ShareNode, Slots], lately: Lately | None
-    ) -> dict[str, int]:
+    ) -> dict[ShareNode, int]:
         nodes = self._of_policy
         asked = {node: min(_limit(node, pool), requests.get(node, NOTHING).get(pool, 0)) for node in nodes}
         for node in nodes:
@@ -147,7 +162,7 @@ class ShareTree:
             asked[node] = min(_limit(node, pool), sum(asked[child] for child in node.children))
         fair = _divide_among([node for node in nodes if node.parent is None], pool, asked, have, lately)
         for node in departments:
-            fair |= _divide_among(node.children, pool, asked, fair[node.name], lately)
+            fair |= _divide_among(node.children, pool, asked, fair[node], lately)
         return fair
 
 
@@ -161,7 +176,7 @@ def _limit(node: ShareNode, pool: str) -> int:
 
 def _divide_among(
     nodes: Sequence[ShareNode], pool: str, asked: Mapping[ShareNode, int], have: int, lately: Lately | None
-) -> dict[str, int]:
+) -> dict[ShareNode, int]:
     recipients = [Recipient(node.quota.get(pool, 0), weight_of(node, pool), asked[node]) for node in nodes]
     if lately is None:
         parts = divide(have, recipients)
@@ -170,7 +185,7 @@ def _divide_among(
         parts, fair = divide_by_past(have, recipients, pasts)
         for node, past, share in zip(nodes, pasts, fair, strict=True):
             node.past[pool] = past.lately, float(share)
-    return {node.name: part for node, part in zip(nodes, parts, strict=True)}
+    return dict(zip(nodes, parts, strict=True))
 
 
 def weight_of(node: ShareNode | Department | Project, pool: str) -> Fraction:

@@ -50,8 +50,8 @@ def fits(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> b
         return False
     if slots != warm_slots(pool, policy):
         return False
-    target = next(it for it in policy.pools if it.name in slots)
-    if target.spot:
+    target = next((it for it in policy.pools if it.name in slots), None)
+    if target is None or target.spot:  # the policy no longer has a pool for the instances
         return False
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 
