@@ -142,6 +142,7 @@ class TestLogFilters:
         ("pattern", "matching"),
         [
             ("", True),
+            ('""', True),
             ("loss epoch", True),
             ("loss accuracy", False),
             ('"epoch 3"', True),
