@@ -282,8 +282,11 @@ def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
 
 
 def is_spot(job: Job, policy: Policy) -> bool:
-    """Return whether the job's slots are in pools of spot instances."""
-    return all(pool.spot for pool in policy.pools if pool.name in job.slots)
+    """Return whether a pool of the job's slots makes the attempt a spot training job, as `placed` does.
+
+    Members, and jobs whose pools were removed from the policy, count as on demand.
+    """
+    return any(pool.spot for pool in policy.pools if pool.name in job.slots)
 
 
 def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:

@@ -348,10 +348,10 @@ class Simulator:
         self._events.enter(self._now + self._overheads.stopping, partial(self._end_carrier, name))
 
     def _end_carrier(self, name: str) -> None:
-        carrier, owner = self._carriers.remove(name)
+        carrier = self._carriers.remove(name)
         self._free.free(self._now, {carrier.pool: 1})
         if self._ledger:
-            self._ledger.enter(carrier.project, owner, {carrier.pool: 1}, carrier.started, self._now)
+            self._ledger.enter(carrier.project, carrier.owner, {carrier.pool: 1}, carrier.started, self._now)
 
     # --- cycles -------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ def matches(pattern: str, message: str) -> bool:
     if pattern.strip().startswith(("{", "[")):
         return True
     terms = [
-        (found["sign"], found["phrase"] or found["regex"] or found["word"], bool(found["regex"]))
+        (found["sign"], found["phrase"] or found["regex"] or found["word"] or "", bool(found["regex"]))
         for found in _TERM.finditer(pattern)
     ]
     found_terms = [

@@ -94,10 +94,8 @@ class JobRegistry:
 
     def get(self, name: str) -> AnyJob:
         """Return the job of that name. Raise a ValidationException if there is none."""
-        job = self.find(name)
-        if job is None:
-            raise invalid("Requested resource not found.")
-        return job
+        with self._lock:
+            return self._existing(name)
 
     def find(self, name: str) -> AnyJob | None:
         """Return the job of that name, or None."""
@@ -117,8 +115,8 @@ class JobRegistry:
 
         Raise ResourceInUse if the job has not ended, is already being deleted, or retains a warm pool.
         """
-        job = self.get(name)
         with self._lock:
+            job = self._existing(name)
             if not job.ended or name in self._gone_at:
                 raise EmulatedError(
                     "ResourceInUse",
@@ -129,6 +127,13 @@ class JobRegistry:
                 raise EmulatedError("ResourceInUse", f"Training job {name} retains a warm pool: terminate it first.")
             job.begin_deletion()
             self._gone_at[name] = time.monotonic() + self._deletion
+
+    def _existing(self, name: str) -> AnyJob:
+        """Return the job of that name. Raise a ValidationException if there is none. The caller holds the lock."""
+        self._forget_deleted()
+        if name not in self._jobs:
+            raise invalid("Requested resource not found.")
+        return self._jobs[name]
 
     def _forget_deleted(self) -> None:
         """Remove the jobs whose deletion is over, so that their names are free. The caller holds the lock."""

@@ -26,6 +26,8 @@ def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
     expression = request.get("SearchExpression", {})
     found = [record for record in map(_record, jobs) if _matches(expression, record)]
     by = request.get("SortBy", "LastModifiedTime")
+    if any(isinstance(record.get(by), Mapping | list) for record in found):
+        raise invalid(f"SortBy is {by}, which is not a single value: name another property.")
     found.sort(
         key=lambda record: (str(type(record.get(by))), record.get(by, 0), record["TrainingJobName"]),
         reverse=request.get("SortOrder", "Descending") == "Descending",
@@ -94,6 +96,8 @@ def _passes(part: Mapping[str, Any], values: list[Any]) -> bool:
         return any(_equals(value, one.strip()) for value in values for one in wanted.split(","))
     if operator == "Contains":
         return any(wanted in str(value) for value in values)
+    if any(isinstance(value, Mapping) for value in values):
+        raise invalid(f"{part['Name']} is a structure: {operator} compares only single values, so name a field of it.")
     return any(_ORDERED[operator](value, _comparable(value, wanted)) for value in values if not isinstance(value, str))
 
 

@@ -86,6 +86,15 @@ class TestSearch:
         job = found["TrainingJob"]
         assert (job["Tags"], job["HyperParameters"]) == ([{"Key": "team", "Value": "vision"}], {"lr": "0.1"})
 
+    def test_a_structure_has_no_order(self, emulator: Emulator) -> None:
+        than = {"Name": "ResourceConfig", "Operator": "GreaterThan", "Value": "1"}
+        with pytest.raises(ClientError, match="ResourceConfig is a structure") as error:
+            self.found(emulator, than)
+        assert error.value.response["Error"]["Code"] == "ValidationException"
+        with pytest.raises(ClientError, match="SortBy is HyperParameters") as error:
+            emulator.sagemaker.search(Resource="TrainingJob", SortBy="HyperParameters")
+        assert error.value.response["Error"]["Code"] == "ValidationException"
+
     def test_other_resources_are_not_emulated(self, emulator: Emulator) -> None:
         with pytest.raises(ClientError, match="not emulated"):
             emulator.sagemaker.search(Resource="Pipeline")
@@ -142,6 +151,7 @@ class TestLogFilters:
         ("pattern", "matching"),
         [
             ("", True),
+            ('""', True),
             ("loss epoch", True),
             ("loss accuracy", False),
             ('"epoch 3"', True),

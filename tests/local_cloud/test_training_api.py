@@ -1,13 +1,20 @@
 """The operations of SageMaker's training API, as boto3 sees them."""
 
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from local_cloud.sagemaker.account.capacity import Capacity
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlans
 from local_cloud.sagemaker.account.options import Account
+from local_cloud.sagemaker.account.past_jobs import past_jobs
+from local_cloud.sagemaker.registry import JobRegistry
 from local_cloud.sagemaker.training_service import ConnectionAbort, EmulatedError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
@@ -263,6 +270,36 @@ def test_only_a_job_that_has_ended_can_be_deleted(emulator: Emulator) -> None:
     assert refusal(emulator, "delete_training_job", TrainingJobName="deleted")[0] == "ValidationException"
     emulator.create("deleted")
     assert emulator.ended("deleted")["TrainingJobStatus"] == "Completed"
+
+
+class LockWithCaller:
+    """A lock that another caller uses as soon as it has been released for the first time."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        self._lock, self._others = threading.Lock(), [other]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        while self._others:
+            self._others.pop()()
+
+
+def test_a_job_that_two_callers_delete_at_once_is_deleted_once() -> None:
+    registry = JobRegistry(
+        Capacity({}, {}, EmulatedPlans([], "arn:aws:sagemaker", time.time)), past_jobs(1, "arn:", 0.0)
+    )
+
+    def delete_too() -> None:
+        with suppress(EmulatedError):
+            registry.delete("past-000000")
+        assert list(registry) == []
+
+    registry._lock = LockWithCaller(delete_too)  # type: ignore[assignment]
+    registry.delete("past-000000")
+    assert list(registry) == []
 
 
 def refusal_of_describe(emulator: Emulator, name: str) -> str | None:

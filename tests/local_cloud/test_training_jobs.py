@@ -12,7 +12,7 @@ from tests.waiting import until
 GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
 
 
-def channel(name: str, prefix: str, **source: str) -> dict[str, object]:
+def channel(name: str, prefix: str, **source: object) -> dict[str, object]:
     place = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/{prefix}"}
     return {"ChannelName": name, "DataSource": {"S3DataSource": place | source}}
 
@@ -160,6 +160,27 @@ def test_instances_share_a_sharded_channel(emulator: Emulator) -> None:
     )
     emulator.ended("sharded")
     assert (emulator.log("sharded"), emulator.log("sharded", "algo-2")) == (["0", "2"], ["1"])
+
+
+def test_a_sharded_channel_of_instance_groups_is_shared_by_the_instances_of_these_groups(emulator: Emulator) -> None:
+    for number in range(3):
+        emulator.put(f"parts/{number}", b"")
+    groups = [
+        {"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count}
+        for name, count in (("cpu", 1), ("gpu", 2))
+    ]
+    emulator.create(
+        "of-groups",
+        "sh",
+        "-c",
+        "ls $SM_INPUT_DIR/data/all; true",
+        ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1},
+        InputDataConfig=[
+            channel("all", "parts/", S3DataDistributionType="ShardedByS3Key", InstanceGroupNames=["gpu"]),
+        ],
+    )
+    emulator.ended("of-groups")
+    assert (emulator.log("of-groups", "algo-2"), emulator.log("of-groups", "algo-3")) == (["0", "2"], ["1"])
 
 
 def test_one_instance_that_fails_ends_the_job(emulator: Emulator) -> None:

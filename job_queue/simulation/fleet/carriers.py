@@ -9,13 +9,12 @@ from job_queue.scheduler import NOTHING, Carrier, GpuAllocation, JobState, Polic
 
 
 class SimulatedCarriers:
-    """The carriers of the fleet, the owners of carriers that the simulation launched, and the number of members."""
+    """The carriers of the fleet, and the number of members of each."""
 
     def __init__(self, policy: Policy) -> None:
         self._gpus = {pool.name: pool.gpus or 0 for pool in policy.pools}
         self._keep = {pool.name: pool.keep_warm or 0.0 for pool in policy.pools}
         self._by_name: dict[str, Carrier] = {}
-        self._owners: dict[str, str] = {}
         self._members = Counter[str]()
         self._numbers = count(1)
 
@@ -46,7 +45,7 @@ class SimulatedCarriers:
         :param leader: the first of the members for which the carrier is launched.
         """
         (pool,) = slots
-        carrier = Carrier(
+        return Carrier(
             name=f"carrier {next(self._numbers)} for {leader.name}",
             pool=pool,
             project=leader.project,
@@ -57,8 +56,6 @@ class SimulatedCarriers:
             preemptible=leader.preemptible,
             owner=leader.owner,
         )
-        self._owners[carrier.name] = leader.owner
-        return carrier
 
     def mark_running(self, name: str, now: float) -> None:
         """Mark a starting carrier as running. Carriers in other states, and removed carriers, are not changed."""
@@ -74,12 +71,9 @@ class SimulatedCarriers:
         """Return whether the carrier is stopping or has ended."""
         return name not in self._by_name or self._by_name[name].state is JobState.STOPPING
 
-    def remove(self, name: str) -> tuple[Carrier, str]:
-        """Remove a carrier whose instance is free. Return the carrier and its owner.
-
-        The owner is "" for a carrier of the snapshot.
-        """
-        return self._by_name.pop(name), self._owners.pop(name, "")
+    def remove(self, name: str) -> Carrier:
+        """Remove and return a carrier whose instance is free."""
+        return self._by_name.pop(name)
 
     def add_member(self, name: str) -> None:
         """Count a member that starts on the carrier."""

@@ -17,13 +17,13 @@ def download_inputs(
 
     Raise TransferError or InstallError. The event `cancelled` ends the installation early.
     """
-    for instance in instances:
-        for channel in cluster.channels:
-            source = channel["DataSource"]["S3DataSource"]
-            groups = source.get("InstanceGroupNames")
-            if not groups or cluster.group_of(instance.host).name in groups:
-                target = instance.root / "input" / "data" / channel["ChannelName"]
-                storage.download_channel(source, target, instance.shard, len(instances))
+    for channel in cluster.channels:
+        source = channel["DataSource"]["S3DataSource"]
+        groups = source.get("InstanceGroupNames")
+        receivers = [it for it in instances if not groups or cluster.group_of(it.host).name in groups]
+        for shard, instance in enumerate(receivers):
+            target = instance.root / "input" / "data" / channel["ChannelName"]
+            storage.download_channel(source, target, shard, len(receivers))
     if cluster.script and (not cluster.entrypoint or "sagemaker_submit_directory" in cluster.hyperparameters):
         _download_code(cluster, instances, storage)
         requirements = instances[0].source / "requirements.txt"

@@ -113,10 +113,10 @@ class SessionService:
             session.ended.set()
         return {"SessionId": session_id}
 
-    def _serve(self, token: str, descriptor: int) -> None:
+    def _serve(self, token: bytes, descriptor: int) -> None:
         """Run a session on a connection. Return when the session's process has ended."""
         with self._lock:
-            opened = [one for one in self._sessions.values() if secrets.compare_digest(one.token, token)]
+            opened = [one for one in self._sessions.values() if secrets.compare_digest(one.token.encode(), token)]
             session = self._sessions.get(opened[0].id) if opened else None
             if session:
                 session.token = secrets.token_urlsafe(30)  # a token opens only one connection
@@ -178,7 +178,7 @@ class _Streams(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, serve: Callable[[str, int], None]) -> None:
+    def __init__(self, serve: Callable[[bytes, int], None]) -> None:
         super().__init__(("127.0.0.1", 0), _Stream)
         self.serve = serve
 
@@ -193,4 +193,4 @@ class _Stream(socketserver.BaseRequestHandler):
             if not letter:
                 return
             token += letter
-        self.server.serve(token.decode("ascii", "replace").strip(), self.request.fileno())
+        self.server.serve(token.strip(), self.request.fileno())

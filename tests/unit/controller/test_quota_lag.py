@@ -402,6 +402,43 @@ def test_a_heterogeneous_cluster_meets_the_lag_of_the_type_that_sagemaker_names(
     assert (both.tries, both.refusals, both.backoff_until) == (0, 0, None)
 
 
+def test_a_heterogeneous_cluster_with_a_pool_of_spot_instances_meets_the_lag_of_the_spot_quota() -> None:
+    queue = Timeline(Account(0))
+    pools = [
+        {"name": "p5", "instance_type": P5, "capacity": 4},
+        {"name": "g5", "instance_type": "ml.g5.48xlarge", "capacity": 4, "spot": True},
+    ]
+    policy = {"pools": pools, "projects": [{"name": "default", "quota": {"p5": 4, "g5": 4}}]}
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    groups = [
+        {"InstanceGroupName": pool["name"], "InstanceType": pool["instance_type"], "InstanceCount": 1} for pool in pools
+    ]
+    spot = {"ResourceConfig": {"InstanceType": P5, "InstanceCount": 1}, "EnableManagedSpotTraining": True}
+    queue.account.script = [(LaunchResult.NO_CAPACITY, quota_refusal(spot, 4, 4))]
+    queue.submit("both", 9, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
+    assert queue.job("both").reason == (
+        f"SageMaker still counts 4 of 4 instances of {P5} as in use, and the queue knows of 0 (ResourceLimitExceeded)."
+    )
+
+
+def test_a_launch_whose_pool_was_removed_meets_the_lag_of_its_quota() -> None:
+    queue = Timeline(Account(0))
+    for version, pool in enumerate(("before", "after")):
+        pools = [{"name": pool, "instance_type": P5, "capacity": 4}]
+        policy = {"pools": pools, "projects": [{"name": "default", "quota": {pool: 4}}]}
+        queue.repository.apply_policy(json.dumps(policy), version, "ada", queue.now)
+        if pool == "before":
+            queue.account.script = ["never"]
+            queue.submit("job1")
+    assert queue.job("job1").slots == {"before": 1}
+    on_demand = {"ResourceConfig": {"InstanceType": P5, "InstanceCount": 1}}
+    queue.account.script = [(LaunchResult.NO_CAPACITY, quota_refusal(on_demand, 4, 4))]
+    queue.tick(600)
+    assert queue.job("job1").reason == (
+        f"SageMaker still counts 4 of 4 instances of {P5} as in use, and the queue knows of 0 (ResourceLimitExceeded)."
+    )
+
+
 def test_the_quota_of_all_types_together_is_late_too() -> None:
     queue = Timeline(Account(0, limit=100))
     message = (

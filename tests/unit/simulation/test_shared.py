@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from job_queue.scheduler import (
     NOTHING,
     ActiveJob,
+    Budget,
     Carrier,
     GpuAllocation,
     JobState,
@@ -147,6 +148,16 @@ def test_a_forecast_knows_carriers_that_come_and_that_leave() -> None:
     going = a_snapshot([carrier_attempt("goes", 0)], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
     told = forecast(going, {"whole": (100,), "goes": (9000,)}, OVERHEADS, step=lambda _: 0.0)
     assert told["whole"].start == 10_050, "whoever is on board leaves with it"
+
+
+def test_a_carrier_of_the_snapshot_is_charged_to_its_owner() -> None:
+    policy = a_policy()
+    policy = replace(policy, projects=(replace(policy.projects[0], owner_budget=Budget(0.25, 1)),))
+    waiting = [replace(who_waits(owner), owner=owner) for owner in ("ada", "ben")]
+    snapshot = replace(a_snapshot([], waiting, replace(a_carrier(), owner="ada")), policy=policy)
+    estimates = forecast(snapshot, {"ada": (100,), "ben": (100,)}, OVERHEADS, step=lambda _: 0.0)
+    assert estimates["ben"].start == 10_050, "the empty carrier has ended"
+    assert estimates["ada"].start == 86_400, "ada's carrier has used her budget of the day: 900 s"
 
 
 # --- at random ----------------------------------------------------------------------------------------
