@@ -24,6 +24,7 @@ from job_queue.controller.intents import (
     relaunch_transitions,
     requested_stops,
     start_transitions,
+    with_deferred,
 )
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
@@ -318,7 +319,7 @@ class Controller(ControllerPart):
         cluster, placement = carrier_changes.cluster, place(carrier_changes.cluster, carrier_changes.plan, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
-        starts, decided = paced(rates.take(starts), starts, decided)
+        starts, decided = paced(rates.take(starts), starts, with_deferred(decided, deferred, cluster))
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
         announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *kept_warm(starts, placement), *announcements]
@@ -353,7 +354,7 @@ class Controller(ControllerPart):
             *soon,
         ]
         return _Work(
-            more=any((more, other_jobs, more_started, deferred, carrier_changes.deferred, more_ended))
+            more=any((more, other_jobs, more_started, bool(deferred), carrier_changes.deferred, more_ended))
             or has_dependents(_new(recorded), cluster),
             unrecorded=unplanned,
             due=min(due, default=None),

@@ -1,7 +1,7 @@
 """Make a cycle's transitions: starts and evictions, repeated launches, requested stops."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from job_queue.adapters.telemetry import log
@@ -13,7 +13,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.sites import site_of_slots
 from job_queue.domain.job import LaunchCall
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import JobState, Plan
+from job_queue.scheduler import JobState, Plan, Start
 
 
 def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
@@ -61,13 +61,13 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
 
 def start_transitions(
     cluster: ClusterState, plan: Plan, call: LaunchCall, now: float
-) -> tuple[list[JobTransition], bool]:
-    """Return the starts of the plan as transitions, in the plan's order, and whether starts were deferred.
+) -> tuple[list[JobTransition], list[Start]]:
+    """Return the starts of the plan as transitions, in the plan's order, and the starts that are deferred.
 
     When the backoff of a capacity key ends, only one of its jobs is started, and the other starts are deferred. In
     the next plan the capacity key backs off again, so a deferred job may start in another pool.
     """
-    transitions, deferred = [], False
+    transitions, deferred = [], list[Start]()
     used = _used_by_project(cluster)
     known, tried = cluster.capacity_backoffs(now), set[str]()
     for start in plan.starts:
@@ -75,7 +75,7 @@ def start_transitions(
         wanted = instances_by_capacity_key(job, start.slots, cluster.applied.policy)
         backoffs = tried_again(known, wanted, now)
         if any(backoff.capacity_key in tried for backoff in backoffs):
-            deferred = True
+            deferred.append(start)
             continue
         tried |= {backoff.capacity_key for backoff in backoffs}
         log.info("start", job=start.job, slots=dict(start.slots))
@@ -102,6 +102,15 @@ def paced(
     now = {it.new.name for it in permitted}
     kept = {it.new.name: it.new.slots for it in starts if it.new.name not in now}
     return permitted, replace(decided, reservations={**decided.reservations, **kept})
+
+
+def with_deferred(decided: Plan, deferred: Iterable[Start], cluster: ClusterState) -> Plan:
+    """Return the plan in which deferred starts keep the slots that were reserved for them before.
+
+    Otherwise the slots for which other jobs were evicted would go to smaller jobs, to which the backoff does not apply.
+    """
+    kept = {start.job: start.slots for start in deferred if start.job in cluster.metadata.reservations}
+    return replace(decided, reservations={**decided.reservations, **kept})
 
 
 def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:

@@ -57,7 +57,7 @@ class Parking(ControllerPart):
             return False, []
         now = self._clock()
         ends, soon = self._due(cluster, now)
-        transitions = [*ends, *to_park(cluster, decided.holds, now)]
+        transitions = [*ends, *to_park(cluster, decided, now)]
         changed = {transition.old.name: transition for transition in transitions}
         done = False
         for part in transactions(changed.values()) if changed else ():
@@ -132,12 +132,15 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
             yield job
 
 
-def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[JobTransition]:
-    """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window."""
+def to_park(cluster: ClusterState, decided: Plan, now: float) -> list[JobTransition]:
+    """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window.
+
+    A job with a reservation is not parked: the next plan would not see the job, and give its slots to other jobs.
+    """
     useless: dict[str, tuple[int, WaitReason]] = {}
     kept: Counter[Group | str | None] = Counter()  # jobs found so far, by full group and by owner
-    for hold in holds:
-        job = cluster.waiting.get(hold.job)
+    for hold in decided.holds:
+        job = None if hold.job in decided.reservations else cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
             continue
         if hold.reason is WaitReason.GROUP_LIMIT:

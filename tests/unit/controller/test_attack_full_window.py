@@ -25,12 +25,12 @@ def a_queue(slots: int = 2) -> Harness:
     return queue
 
 
-def apply(queue: Harness, slots: int) -> None:
+def apply(queue: Harness, slots: int, window: int = WINDOW) -> None:
     document = json.dumps(
         {
             "pools": [{"name": "p5", "capacity": slots, "instance_type": "ml.p5.48xlarge"}],
             "projects": [{"name": "default", "quota": {"p5": slots}}],
-            "settings": {"window": WINDOW},
+            "settings": {"window": window},
         }
     )
     stored = queue.repository.policy()
@@ -143,3 +143,28 @@ def test_a_page_of_jobs_has_each_parked_job_once() -> None:
         if token is None:
             break
     assert sorted(found) == sorted(["honest", *(f"idle{number}" for number in range(3 * WINDOW))])
+
+
+@pytest.mark.parametrize("window", [100, WINDOW])
+@pytest.mark.parametrize(
+    "leaves", [True, False], ids=["a job before it is cancelled", "a job before it is tried first"]
+)
+def test_a_reservation_outlives_a_backoff(window: int, leaves: bool) -> None:
+    queue = Harness(slots=10)
+    apply(queue, 10, window)
+    queue.submit("low", 0, instances=8)
+    queue.now += 3600
+    queue.submit("high", 9, instances=8)
+    assert queue.states() == {"low": "stopping", "high": "pending"}
+    for number in range(3 * WINDOW):
+        queue.accept(f"small{number}", 0)
+    queue.training.script = [LaunchResult.NO_CAPACITY]
+    queue.submit("first", 10, instances=2)
+    assert "high" in queue.repository.metadata().reservations
+    if leaves:
+        queue.cancel("first")
+    queue.now += 2
+    queue.end("low-qstamp-1", "Stopped")
+    queue.tick(60)
+    queue.tick(60)
+    assert queue.state("high") == "running", "the slots for which another job was stopped go to no smaller job"
