@@ -12,7 +12,7 @@ from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
-from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling, unusable_pools
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, unusable_pools
 from job_queue.scheduler import (
     ActiveJob,
     Calendar,
@@ -149,7 +149,7 @@ class ClusterState:
         for job in self.external:
             if job.warm is not None and not job.warm.fixed:
                 continue  # the instances can be released
-            for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan, job.site).items():
+            for pool, count in warm_slots(job, self.applied.policy).items():
                 used[pool] = used.get(pool, 0) + count
         return used
 

@@ -238,16 +238,23 @@ def _within_owner_limit(
 ) -> Iterator[Candidate]:
     """Leave out interactive jobs that exceed their owner's limit, and add them to `refused`.
 
-    Jobs with a reservation are counted first. A job without an owner is not limited.
+    Jobs with a reservation are counted first. A job without an owner is not limited. A job that is larger than the
+    quota of its project takes no place, because it cannot start.
     """
     most = snapshot.policy.interactive.max_per_owner if snapshot.policy.interactive.first else None
     limited = [] if most is None else [it for it in candidates if it.job.interactive and it.job.owner]
+    limited = [it for it in limited if it.job.preemptible or any(_fits_in_quota(it, need) for need in it.alternatives)]
     used = Counter(job.owner for job in snapshot.active if job.interactive)
     for candidate in sorted(limited, key=lambda it: it.name not in snapshot.reserved):
         if most is not None and used[candidate.job.owner] >= most:
             refused[candidate.name] = WaitReason.OWNER_LIMIT
         used[candidate.job.owner] += 1
     return (it for it in candidates if refused.get(it.name) is not WaitReason.OWNER_LIMIT)
+
+
+def _fits_in_quota(candidate: Candidate, need: Slots) -> bool:
+    """Return whether the quotas of the project and its department suffice, if no other job uses them."""
+    return all(count <= node.quota.get(pool, 0) for node in candidate.project.path for pool, count in need.items())
 
 
 def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.carriers.shared_plan import plan
-from job_queue.scheduler.documents.policy_schema import Department, Policy, Project
+from job_queue.scheduler.documents.policy_schema import MAX_PRIORITY, Department, Policy, Project
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import ActiveJob, JobState, Snapshot, WaitingJob
 
@@ -84,8 +84,8 @@ class WhatIf:
         rivals = {job.priority for job in jobs if job.project == self._job.project}
         # At equal priority an earlier job stays ahead, so the next higher priority is tried as well.
         higher = rivals | {priority + 1 for priority in rivals}
-        ceiling = self._project.priority_ceiling
-        return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
+        ceiling = MAX_PRIORITY if self._project.priority_ceiling is None else self._project.priority_ceiling
+        return sorted(level for level in higher if self._job.priority < level <= ceiling)
 
     def pools(self) -> Sequence[str]:
         """Return the pools that the project has for jobs like this one, interactive or not; by default all pools."""
@@ -104,7 +104,7 @@ class WhatIf:
         for holder in path:
             figures = dict(holder.limit if figure == "limit" else holder.quota)
             for pool, count in smallest_alternatives(self._job.demand)[0].items():
-                needed, now = self._held(holder, pool) + count, figures.get(pool, 0)
+                needed, now = self._held(holder, pool, figure) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed
                     raises.append(Raise(holder.name, pool, now, needed))
@@ -118,9 +118,18 @@ class WhatIf:
             return policy, []
         return policy, raises
 
-    def _held(self, holder: Project | Department, pool: str) -> int:
+    def _held(self, holder: Project | Department, pool: str, figure: Figure) -> int:
+        """Return the slots in use that leave less of a limit or quota for the job.
+
+        If the job is not preemptible, only jobs that are not preemptible leave it less of a quota.
+        """
         projects = self._snapshot.policy.projects
         names = {project.name for project in projects if holder.name in (project.name, project.department)}
-        jobs = (job for job in self._snapshot.active if job.project in names and job.state is not JobState.STOPPING)
+        counts_all = figure == "limit" or self._job.preemptible
+        jobs = (
+            job
+            for job in self._snapshot.active
+            if job.project in names and job.state is not JobState.STOPPING and (counts_all or not job.preemptible)
+        )
         carriers = (it for it in self._snapshot.carriers if it.project in names and it.state is not JobState.STOPPING)
         return sum(job.slots.get(pool, 0) for job in jobs) + sum(it.pool == pool for it in carriers)

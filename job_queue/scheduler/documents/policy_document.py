@@ -307,15 +307,21 @@ def _faults(kind: inspect.Type, value: object, where: str, words: Mapping[str, s
                 place = f"{words['entry']} {short}" if "entry" in words else f"{short} in the {where}"
                 yield from _faults(kind.value_type, entry, place, {})
         case inspect.DataclassType(cls=part), _ if isinstance(value, part):
-            for field in kind.fields:
-                own = getattr(value, field.name)
-                yield from _faults(field.type, own, _place(field.name, own, value, where), {})
+            yield from _faults_of_fields(kind.fields, value, where)
         case inspect.StrType(pattern=str(pattern)), str() if not re.fullmatch(pattern, value):
             yield f"{where} {words['fault']}"
         case inspect.StrType(max_length=int(most)), str() if len(value) > most:
             yield f"{where} has {len(value)} characters, and may have {most}"
-        case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if value != UNLIMITED:
+        case ((inspect.IntType() | inspect.FloatType()), (int() | float())):
             yield from (f"{where} {fault}" for fault in _faults_of_number(kind, value, words))
+
+
+def _faults_of_fields(fields: Iterable[inspect.Field], part: object, where: str) -> Iterator[str]:
+    """Yield the faults of a part's fields. A pool without a capacity has UNLIMITED, which is out of bounds."""
+    for field in fields:
+        own = getattr(part, field.name)
+        if not (isinstance(part, Pool) and field.name == "capacity" and own == UNLIMITED):
+            yield from _faults(field.type, own, _place(field.name, own, part, where), {})
 
 
 def _place(field: str, value: object, part: object, where: str) -> str:

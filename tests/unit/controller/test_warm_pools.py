@@ -8,14 +8,16 @@ import pytest
 from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
+from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_matching import warm_slots
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
-from job_queue.domain.job import ExternalTrainingJob, WarmPool
+from job_queue.domain.job import ExternalTrainingJob, WarmPool, iso
 from job_queue.domain.launching.launch_rate import CreateRate
+from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
-from tests.jobs import P5, ROLE, a_request
+from tests.jobs import NOW, P5, ROLE, a_request
 from tests.queue_harness import FAST, Harness, LastFirst
 
 WARM = 600
@@ -474,6 +476,22 @@ def test_a_warm_pool_of_others_counts_and_is_found_by_a_tick() -> None:
     queue.submit("next", 1, EnableNetworkIsolation=True)
     assert queue.state("next") == "running"
     assert queue.training.in_use() == 1
+
+
+def test_one_that_the_queue_may_not_release_counts_in_its_own_pool() -> None:
+    policy = parse_policy(
+        {
+            "pools": [
+                {"name": "first", "instance_type": P5, "capacity": 2},
+                {"name": "second", "instance_type": P5, "capacity": 2, "keep_warm": 600},
+            ],
+            "projects": [{"name": "default"}],
+        }
+    )
+    kept = WarmPool("f", int(NOW) + 600, pool="second", fixed=True)
+    left = ExternalTrainingJob("old-qstamp-1", {P5: 2}, iso(NOW), warm=kept)
+    cluster = ClusterState(Metadata(), AppliedPolicy(policy), {}, {}, (left,))
+    assert cluster.external_slots() == {"second": 2}
 
 
 def test_one_that_the_queue_may_not_release_counts_as_an_external_job() -> None:

@@ -10,7 +10,7 @@ from job_queue.domain.job import of_sizes, waiting_queue
 from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, default_policy, is_plain, placed
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import JobState, Prices
+from job_queue.scheduler import UNLIMITED, JobState, Prices
 from job_queue.scheduler.documents.policy_schema import (
     HIGHEST_PRICE,
     MAX_PRIORITY,
@@ -126,6 +126,12 @@ def pool(**fields: Any) -> dict[str, Any]:
         (project(budget={"instance_hours": HUGE, "period": "day"}), "number from 0"),
         (project(budget={"instance_hours": 1e10, "period": "day"}), "must be above 0, and at most 1000000000"),
         (project(budget={"instance_hours": 9, "period": "day", "kind": "firm"}), "must be hard or soft, not 'firm'"),
+        (project(budget={"instance_hours": 9, "period": UNLIMITED}), "period in the budget of default may be at most"),
+        (small(settings={"window": UNLIMITED}), "window"),
+        (small(settings={"max_waiting": UNLIMITED}), "max_waiting"),
+        (project(priority_ceiling=UNLIMITED), "priority_ceiling"),
+        (small(pools=[{"name": "p", "instance_type": P5, "capacity": UNLIMITED}]), "the field capacity is missing"),
+        (small(pools=[{"name": "p", "capacity": 1, "shared": True, "gpus": UNLIMITED}]), "gpus of p"),
         (project(budget={"hours": 9}), "the field instance_hours is missing"),
         (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
         (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),

@@ -128,6 +128,16 @@ def test_beyond_quota_is_said_before_the_limit_of_its_owner() -> None:
     assert "jobs that are not preemptible hold 1 of it" in decided.holds[0].message
 
 
+@pytest.mark.parametrize("department_quota", [0, 2])
+def test_a_job_without_quota_takes_no_place_of_its_owner(department_quota: int) -> None:
+    projects = [project("a", 0 if department_quota else 1, department="x"), project("b", 2)]
+    policy = a_policy(4, projects, [department("x", department_quota)])
+    jobs = (lab("l1", owner="ann", project="a", waited=100), lab("l2", owner="ann", project="b", waited=50))
+    decided = plan(a_snapshot(*jobs, policy=policy))
+    assert started(decided).keys() == {"l2"}
+    assert reasons(decided) == {"l1": WaitReason.OVER_QUOTA_NON_PREEMPTIBLE}
+
+
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING, JobState.STOPPING])
 def test_whatever_holds_slots_counts(state: JobState) -> None:
     jobs = (open_lab("l", owner="ann", state=state), lab("l1", owner="ann"))

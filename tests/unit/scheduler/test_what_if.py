@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.scheduler import Carrier, GpuAllocation, JobState, Policy, Snapshot, WaitingJob, WhatIf, plan
+from job_queue.scheduler import (
+    MAX_PRIORITY,
+    Carrier,
+    GpuAllocation,
+    JobState,
+    Policy,
+    Snapshot,
+    WaitingJob,
+    WhatIf,
+    plan,
+)
 from job_queue.scheduler.what_if import OutOfTimeError, Raise, WhatIfOutcome
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 
@@ -41,6 +51,17 @@ def test_priorities_that_bring_it_past_a_rival_up_to_the_ceiling() -> None:
     jobs = (active("r", priority=5), waiting("x", priority=7), active("other", priority=9, project="b"))
     assert WhatIf(a_snapshot(*jobs, JOB, policy=policy), JOB).priorities() == [6, 7]
     assert WhatIf(a_snapshot(*jobs[:2], JOB, policy=2), JOB).priorities() == [6, 7, 8]
+
+
+def test_no_priority_exceeds_the_highest() -> None:
+    assert WhatIf(a_snapshot(active("r", priority=MAX_PRIORITY), JOB, policy=1), JOB).priorities() == [MAX_PRIORITY]
+
+
+def test_a_quota_for_a_job_that_is_not_preemptible_is_compared_with_jobs_like_it() -> None:
+    job = waiting("job", preemptible=False)
+    others = [active(f"r{number}") for number in range(5)]
+    trial = WhatIf(a_snapshot(*others, active("n", preemptible=False), job, policy=a_policy(8, [project("a", 1)])), job)
+    assert trial.raised("quota")[1] == [Raise("a", "p5", 1, 2)]
 
 
 def test_the_pools_of_its_project() -> None:
