@@ -28,15 +28,25 @@ _OTHER_BUCKETS = (
     "find its checkpoints in another bucket."
 )
 
+_OTHER_MARKET = (
+    "Let these jobs end or cancel them first, or add a further pool. With force (smq policy apply --force), they run "
+    "on as they were started. Keep the old role until they have ended; the end of the old training plan ends them for "
+    "good, without notice."
+)
+
 
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield the conflicts: dropped projects, pools and buckets that live jobs need, and quotas lowered too far.
+    """Yield the conflicts with live jobs.
+
+    These are dropped projects, pools and buckets that live jobs need, other training plans and roles of pools in use,
+    and quotas lowered too far.
 
     A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
     permits such quotas.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     yield from (ValidationIssue("policy", message, _OTHER_BUCKETS) for message in _other_buckets(cluster, policy))
+    yield from (ValidationIssue("policy", message, _OTHER_MARKET) for message in _other_markets(cluster, policy))
     if not policy.settings.allow_oversubscription:
         yield from (ValidationIssue("policy", message, _LOWERED) for message in _lowered(cluster, policy))
 
@@ -69,6 +79,20 @@ def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
                 f"bucket_by_region of {project.name} would lose or change the bucket of {regions}, and the folders of "
                 f"{_names_of(named)} may be in it."
             )
+
+
+def _other_markets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
+    """Yield a message for each pool with active jobs whose training plan or role changes."""
+    before = {pool.name: pool for pool in cluster.applied.policy.pools}
+    for pool in policy.pools:
+        known = before.get(pool.name, pool)
+        there = [job.name for job in cluster.active.values() if pool.name in job.slots]
+        for what, now, then in (
+            ("training_plan", known.training_plan, pool.training_plan),
+            ("role", known.role, pool.role),
+        ):
+            if there and now is not None and now != then:
+                yield f"The {what} of the pool {pool.name} would change, and {_names_of(there)} were started with it."
 
 
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:

@@ -61,7 +61,7 @@ class SiteClients:
         self._clock = clock
         self._sessions: dict[Site, Session] = {}
         self._clients: dict[tuple[Site, str, bool], Any] = {}
-        self._pauses: dict[str, _Pause] = {}
+        self._pauses: dict[Site, _Pause] = {}
 
     def client(self, service: str, site: Site, *, launching: bool = False) -> Any:
         """Return a boto3 client of a service at a site. During the site's pause the client sends no calls.
@@ -74,7 +74,7 @@ class SiteClients:
             config = _LAUNCHING if launching else _READING
             session: Any = self._session(site)  # `client` has an overload for each service's literal name
             made = session.client(service, config=config)
-            pause = self._pauses.setdefault(site.key, _Pause(self._clock))
+            pause = self._pauses.setdefault(site, _Pause(self._clock))
             self._clients[key] = _GuardedClient(made, site, pause)
         return self._clients[key]
 

@@ -74,19 +74,21 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
             remedy="Leave out the tag gpus, and name a small instance type if one GPU is enough; or leave out the tag "
             "interactive.",
         )
+    max_preemptions = _max_preemptions(tags["max_preemptions"]) if "max_preemptions" in tags else None
+    preemptible = _preemptible(tags.get("preemptible"), interactive=interactive)
     return SchedulingOptions(
         project=project.name,
         group=group,
         max_parallel=_max_parallel(tags["max_parallel"], group) if "max_parallel" in tags else None,
         priority=priority,
-        preemptible=_preemptible(tags.get("preemptible"), interactive=interactive),
+        preemptible=preemptible and max_preemptions != 0,  # a job that is never preempted needs quota
         interactive=interactive,
         pools=_pools(tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
         on_hang=_on_hang(tags["on_hang"], interactive=interactive) if "on_hang" in tags else None,
         retries=_allowed_retries(tags),
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
-        max_preemptions=_max_preemptions(tags["max_preemptions"]) if "max_preemptions" in tags else None,
+        max_preemptions=max_preemptions,
         deadlines=deadlines_of(tags),
     )
 

@@ -197,6 +197,14 @@ def test_the_pause_of_one_site_is_none_of_another(aws: Aws) -> None:
     assert training(clients, Site("eu-west-1")).create(a_request())[0] is LaunchResult.LAUNCHED
 
 
+def test_the_pause_of_one_role_is_none_of_another(aws: Aws) -> None:
+    clients = SiteClients(EXTERNAL_ID, Clock())
+    aws.trusts = False
+    assert training(clients, LAB).create(a_request())[0] is LaunchResult.UNREACHABLE
+    aws.trusts = True
+    assert training(clients, Site("us-east-2", f"{ROLE}-2")).create(a_request())[0] is LaunchResult.LAUNCHED
+
+
 def test_pages_are_guarded_like_other_calls(aws: Aws) -> None:
     clock = Clock()
     reading = SiteClients(EXTERNAL_ID, clock).client("sagemaker", OHIO)

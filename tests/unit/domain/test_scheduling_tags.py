@@ -59,6 +59,12 @@ def test_an_interactive_job_is_not_preemptible(text: str, expected: bool) -> Non
     assert not read(project="vision", interactive="true", preemptible="false").preemptible
 
 
+def test_a_job_that_is_never_preempted_is_not_preemptible() -> None:
+    assert not read(project="vision", max_preemptions="0").preemptible
+    assert not read(project="vision", max_preemptions="0", preemptible="true").preemptible
+    assert read(project="vision", max_preemptions="1").preemptible
+
+
 def test_a_project_has_pools_for_each_kind_of_job() -> None:
     """Document 002: "Project team-a can only run interactive Jobs on machines with a label of v-100 or a-100"."""
 

@@ -12,7 +12,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import GpuAllocation, JobState
+from job_queue.scheduler import GpuAllocation, JobState, Policy
 from job_queue.services.policy_conflicts import conflicts
 from tests.jobs import P5, a_job
 from tests.unit.queue_api import ADMIN, P4, Api, Governed, a_policy
@@ -276,3 +276,33 @@ def test_002_a_policy_is_refused_exactly_where_a_lowered_quota_is_below_them(
     adds_up = vision + nlp <= research and research + 1 <= 4
     expected = 200 if allow else 400 if not adds_up else 409 if lowered else 200
     assert api.put(quotas(vision, nlp, research, allow=allow), version=1)[0] == expected
+
+
+ROLE_OF_LAB, PLAN_ARN = "arn:aws:iam::222222222222:role/queue", "arn:aws:sagemaker:us-east-1:123456789012:training-plan"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({"training_plan": f"{PLAN_ARN}/old"}, {"training_plan": f"{PLAN_ARN}/new"}, "training_plan of the pool p5"),
+        ({"training_plan": f"{PLAN_ARN}/old"}, {}, "training_plan of the pool p5"),
+        ({"role": ROLE_OF_LAB}, {"role": f"{ROLE_OF_LAB}-2"}, "role of the pool p5"),
+        ({"role": ROLE_OF_LAB}, {"role": ROLE_OF_LAB, "capacity": 3}, None),
+        ({}, {"training_plan": f"{PLAN_ARN}/new"}, None),
+    ],
+)
+def test_the_plan_or_role_of_running_jobs_changes_by_force_only(
+    before: dict[str, Any], after: dict[str, Any], words: str | None
+) -> None:
+    def policy(pool: dict[str, Any]) -> Policy:
+        pools = [{"name": "p5", "instance_type": P5, "capacity": 2, **pool}]
+        return parse_policy({"pools": pools, "projects": [{"name": "default"}]})
+
+    runs = a_job("j", state=JobState.RUNNING, slots={"p5": 1})
+    waits = a_job("w")
+    found = []
+    for active in ({"j": runs}, {}):
+        cluster = ClusterState(Metadata(), AppliedPolicy(policy(before)), active, {"w": waits}, ())
+        found.append([it.message for it in conflicts(cluster, policy(after))])
+    assert found[1] == []
+    assert [words in it for it in found[0]] == [True] if words else found[0] == []
