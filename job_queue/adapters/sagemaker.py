@@ -75,16 +75,6 @@ class LaunchResult(Enum):
     NOT_NOW = auto()  # refused, but may be accepted later: no permission, or expired credentials
     UNKNOWN = auto()  # no answer: the call may or may not take effect, now or later
 
-    @property
-    def is_refusal(self) -> bool:
-        """Whether the launch was refused (not by throttling) or not sent, so that the attempt's slots become free."""
-        return self not in (
-            LaunchResult.LAUNCHED,
-            LaunchResult.NAME_TAKEN,
-            LaunchResult.THROTTLED,
-            LaunchResult.UNKNOWN,
-        )
-
 
 class StopResult(Enum):
     """The result of a StopTrainingJob call."""

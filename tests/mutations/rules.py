@@ -30,7 +30,7 @@ MUTATIONS = (
     Mutation(
         "entitlement is at least the quota",
         "fair_share.py",
-        "max(node.quota.get(name, 0), fair[node.name])",
+        "max(node.quota.get(name, 0), fair[node])",
         "fair[node.name]",
     ),
     Mutation(
