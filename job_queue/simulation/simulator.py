@@ -333,9 +333,9 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Add a carrier in its present state. A starting carrier becomes running when its instance is up."""
+        """Add a carrier in its present state. It takes members as soon as its instance is up, unless it is stopping."""
         self._carriers.enter(carrier)
-        if carrier.state is JobState.STARTING:
+        if not (carrier.takes_members or self._carriers.is_leaving(carrier.name)):
             up = max(self._now, carrier.started + self._overheads.provisioning)
             self._events.enter(up, lambda: self._carriers.mark_running(carrier.name, up))
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,14 @@ def test_a_forecast_knows_carriers_that_come_and_that_leave() -> None:
     going = a_snapshot([carrier_attempt("goes", 0)], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
     told = forecast(going, {"whole": (100,), "goes": (9000,)}, OVERHEADS, step=lambda _: 0.0)
     assert told["whole"].start == 10_050, "whoever is on board leaves with it"
+
+
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING])
+def test_a_forecast_lets_members_join_a_carrier_once_its_agent_is_expected(state: JobState) -> None:
+    carrier = replace(a_carrier(state, 9_950.0), ready=False)
+    snapshot = a_snapshot([], [who_waits("one", 1, priority=2), who_waits("eight", 8)], carrier)
+    told = forecast(snapshot, {"one": (100,), "eight": (100,)}, OVERHEADS, step=lambda _: 0.0)
+    assert (told["one"].start, told["eight"].start) == (10_050, 10_150)
 
 
 # --- at random ----------------------------------------------------------------------------------------
