@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,21 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
     for comes_back, then in ((False, 150.0), (True, 150 + 1000.0)):
         snapshot = a_snapshot(replace(stopping, comes_back=comes_back), waits("b", 10), waits("c"))
         assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
+
+
+@pytest.mark.parametrize("active", [0, 1])
+def test_no_more_jobs_of_a_group_run_at_a_time_than_it_allows_and_others_pass_them(active: int) -> None:
+    """Carry the limit through starts of the snapshot and of the simulation."""
+    limits: Mapping[str, Any] = {"owner": "ada", "group": "sweep", "max_parallel": 2}
+    there = [replace(runs("trial0", 100), **limits)][:active]
+    sweep = [replace(waits(f"trial{number}", 100 - number), **limits) for number in range(active, 20)]
+    snapshot = a_snapshot(*there, *sweep, runs("ends in between", 0), waits("behind"), capacity=8)
+    lengths = {f"trial{number}": 1000.0 for number in range(20)} | {"ends in between": 400.0, "behind": 10.0}
+    assert starts(told(snapshot, lengths))["behind"] == 0, "limited jobs take no places among the jobs that are read"
+    found = starts(told(snapshot, lengths, step=no_step))
+    early = 100 * active  # trial0 started earlier, so every second job starts earlier
+    expected = {f"trial{number}": number // 2 * 1000 - early * (1 - number % 2) for number in range(active, 20)}
+    assert found == expected | {"behind": 0}
 
 
 @pytest.mark.parametrize(
