@@ -34,7 +34,7 @@ from job_queue.simulation.forecast import (
     repeat_arrivals,
     steps_for,
 )
-from job_queue.simulation.simulator import Simulator, no_step
+from job_queue.simulation.simulator import FEW, Simulator, no_step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 NOW = 1_000_000.0
@@ -118,6 +118,30 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
     for comes_back, then in ((False, 150.0), (True, 150 + 1000.0)):
         snapshot = a_snapshot(replace(stopping, comes_back=comes_back), waits("b", 10), waits("c"))
         assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
+
+
+@pytest.mark.parametrize("any_outcome", [False, True])
+def test_jobs_start_after_the_jobs_on_which_they_depend(any_outcome: bool) -> None:
+    def after(job: WaitingJob, *others: str) -> WaitingJob:
+        return replace(job, after=tuple((other, any_outcome) for other in others))
+
+    chain = after(waits("b", 20), "a"), after(waits("c", 30), "a", "b"), waits("d", 5)
+    many = [after(waits(f"late{number}", 100), "c") for number in range(FEW)]
+    snapshot = a_snapshot(runs("a", 0), *chain, *many, capacity=4)
+    lengths = {"a": 1250, "b": 400, "c": 9000, "d": 10_000} | {f"late{number}": 10.0 for number in range(FEW)}
+    found = starts(told(snapshot, lengths, step=no_step))
+    assert [found[name] for name in ("b", "c", "d", "late0")] == [1250, 1650, 0, 1650 + 9000]
+    assert starts(told(snapshot, lengths))["d"] == 0, "jobs that depend on others take no places among those read"
+
+
+def test_a_job_does_not_start_before_the_job_on_which_it_depends_has_ended_in_the_same_step() -> None:
+    snapshot = a_snapshot(runs("a", 0), runs("x", 0), replace(waits("b"), after=(("a", False),)), capacity=2)
+    assert starts(told(snapshot, {"a": 1250, "x": 1210, "b": 10})) == {"b": 1250}
+
+
+def test_a_job_that_depends_on_a_job_of_unknown_runtime_has_no_estimate() -> None:
+    snapshot = a_snapshot(runs("a", 0), replace(waits("b"), after=(("a", False), ("ended", True))), capacity=2)
+    assert told(snapshot, {"b": 10})["b"] == Estimate("b", None, Doubt.UNKNOWN_RUNTIMES, WaitReason.DEPENDENCY)
 
 
 @pytest.mark.parametrize("active", [0, 1])
