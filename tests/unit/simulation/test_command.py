@@ -99,6 +99,22 @@ def test_policies_side_by_side(trace: Path, tmp_path: Path, capsys: pytest.Captu
     assert small["rho"].keys() == {"nlp", "vision"}
 
 
+def test_rho_compares_with_a_project_alone_under_the_same_settings_of_interactive_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, policy = tmp_path / "trace.csv", tmp_path / "policy.yaml"
+    notebooks = "".join(f"lab{number},{number},3600,8,vision,ada,true\n" for number in range(3))
+    path.write_text(
+        f"job_id,submit_s,duration_s,gpus,group,user,interactive\n{notebooks}train,5,3600,8,nlp,bob,false\n"
+    )
+    policy.write_text(
+        "pools: [{name: p5, capacity: 4}]\ninteractive: {max_per_owner: 3}\n"
+        "projects: [{name: vision, quota: {p5: 3}}, {name: nlp, quota: {p5: 1}}]\n"
+    )
+    (outcome,) = simulated(capsys, path, "--policy", policy)["policies"]
+    assert outcome["rho"] == {"vision": 1.0, "nlp": 1.0}
+
+
 def test_each_group_may_have_its_quota(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = simulated(capsys, trace, "--capacity", 3, "--groups")
     assert set(result["policies"][0]["by"]["project"]) == {"nlp", "vision"}
