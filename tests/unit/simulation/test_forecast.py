@@ -186,6 +186,14 @@ def test_who_waits_for_jobs_of_unknown_runtime_is_told_nothing() -> None:
     assert estimates["c"].start is None
 
 
+def test_a_job_with_an_expected_but_no_likely_runtime_may_be_preempted_in_a_future() -> None:
+    victim = replace(runs("low", 100), expected=5000.0)
+    snapshot = a_snapshot(victim, waits("high", priority=2), waits("later"))
+    estimates = told(snapshot, {"high": 400, "later": 10})
+    assert starts(estimates) == {"high": 50, "later": None}
+    assert estimates["later"].doubt is Doubt.UNKNOWN_RUNTIMES
+
+
 def test_slots_of_others_do_not_come_free() -> None:
     assert told(a_snapshot(waits("b"), external=1), {"b": 10})["b"].doubt is Doubt.UNKNOWN_RUNTIMES
 
