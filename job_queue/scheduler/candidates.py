@@ -266,6 +266,8 @@ def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
     if backfill is Backfill.BOUNDED or job.expected is None:
         return NEVER if job.max_runtime is None else job.max_runtime
     expected = expected_runtime(job)
+    if expected == NEVER:  # a simulation that does not know when the job ends
+        return NEVER
     return 1.2 ** ceil(log(expected, 1.2)) if expected > 1 else 1.0
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import yaml
 
-from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
+from job_queue.scheduler import DEFAULT, UNLIMITED, DocumentError, Order, Policy, Pool, Project, policy_from_document
 from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, Show, TimeLimit
 from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page
 from job_queue.simulation.experiments.experiment import Experiment
@@ -130,7 +130,7 @@ class _Simulations:
         policies = [(path.name, self._in_order(_policy(path))) for path in paths if path]
         if not self.options.policy:
             policies.insert(0, ("no policy", self._in_order(self._without_policy())))
-        return [(label, self._with_capacity(policy)) for label, policy in policies]
+        return [(label, _limited(label, self._with_capacity(policy))) for label, policy in policies]
 
     def _outcome(self, label: str, policy: Policy) -> PolicyOutcome:
         def watch(title: str, ended: int, jobs: int) -> None:
@@ -181,6 +181,20 @@ def _policy(path: Path) -> Policy:
     policy = policy_from_document(document, str(path))
     if not policy.projects or not policy.pools:
         raise UnusableError(f"{path} has no project or no pool")
+    return policy
+
+
+def _limited(label: str, policy: Policy) -> Policy:
+    """Return the policy.
+
+    :raises UnusableError: a pool has no capacity, because only the training plan would limit it.
+    """
+    for pool in policy.pools:
+        if pool.capacity >= UNLIMITED:
+            raise UnusableError(
+                f"{label}: pool {pool.name} has no capacity, and a simulation does not read its training plan: "
+                "add the plan's number of instances as the capacity of the pool"
+            )
     return policy
 
 

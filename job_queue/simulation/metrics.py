@@ -120,13 +120,16 @@ def gpus_at_work(runs: Iterable[JobRun]) -> float:
 
 
 def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:
-    """Return rho of a project, over the jobs that finish in both simulations, or None if there are no such jobs."""
+    """Return rho of a project, over the jobs that finish in both simulations.
+
+    Return None if there are no such jobs, or if they take no time without other projects.
+    """
     ends = {run.job.name: run.ended - run.job.submitted for run in alone if run.ended is not None}
     both = [
         (run.ended - run.job.submitted, ends[run.job.name])
         for run in here
         if run.ended is not None and run.job.name in ends
     ]
-    if not both:
+    if not any(jct for _, jct in both):
         return None
     return fmean(jct for jct, _ in both) / fmean(jct for _, jct in both)

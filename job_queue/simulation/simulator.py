@@ -4,6 +4,7 @@ Events are submissions, ends of jobs and of stops, starts of carriers, and times
 another condition changes.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -97,7 +98,9 @@ class Simulator:
         self._now = 0.0
         self._events = Events()
         self._waiting: dict[str, JobRun] = {}
-        self._queues = WaitingQueues(policy.settings)  # the same jobs, as the planner sees them
+        self._queues = WaitingQueues(policy.settings)  # as the planner sees them; without jobs that depend on others
+        self._dependents: dict[str, list[str]] = defaultdict(list)  # live job -> waiting jobs that depend on it
+        self._released: dict[str, float] = {}  # job that depended on others -> end of the last of these
         self._active: dict[str, SimulatedAttempt] = {}
         self._carriers = SimulatedCarriers(policy)
         self._reserved: dict[str, Slots] = {}
@@ -153,7 +156,10 @@ class Simulator:
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for job in snapshot.waiting:
-            self._queues.enter(job)
+            if not job.after:
+                self._queues.enter(job)
+            for other in {name for name, _ in job.after}:
+                self._dependents[other].append(job.name)
         for arrival in arrivals:
             self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
         self._enter_known_changes(snapshot)
@@ -205,7 +211,7 @@ class Simulator:
     def _launch(self, name: str, slots: Slots, allocation: GpuAllocation | None = None) -> None:
         run, since = self._waiting.pop(name), self._free.take(slots)
         self._queues.remove(name)
-        launched = self._now if since is None else max(since, run.job.submitted)
+        launched = self._now if since is None else max(since, run.job.submitted, self._released.get(name, 0.0))
         self._awaited.discard(name)
         run.starts.append(launched)
         run.provisioned = self._overheads.starting(run.job)
@@ -254,6 +260,17 @@ class Simulator:
             run.restarts += self._overheads.starting(run.job)
         self._ended += 1
         self._knowledge.learn(run.job)
+        for name in self._dependents.pop(run.job.name, ()):
+            self._end_dependency(name, run.job.name)
+
+    def _end_dependency(self, name: str, other: str) -> None:
+        """Remove a dependency of a waiting job on another job, which has completed: no job fails in a simulation."""
+        job = self._as_waiting[name]
+        job = replace(job, after=tuple(it for it in job.after if it[0] != other))
+        self._as_waiting[name] = job
+        if not job.after:
+            self._released[name] = self._now
+            self._queues.enter(job)
 
     def _take_back(self, pool: str) -> None:
         """Stop the attempts of a pool, because SageMaker takes the instances of its training plan back."""
@@ -333,9 +350,9 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Add a carrier in its present state. A starting carrier becomes running when its instance is up."""
+        """Add a carrier in its present state. It takes members as soon as its instance is up, unless it is stopping."""
         self._carriers.enter(carrier)
-        if carrier.state is JobState.STARTING:
+        if not (carrier.takes_members or self._carriers.is_leaving(carrier.name)):
             up = max(self._now, carrier.started + self._overheads.provisioning)
             self._events.enter(up, lambda: self._carriers.mark_running(carrier.name, up))
 

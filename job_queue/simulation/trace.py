@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +81,9 @@ def read_trace(path: Path) -> list[TraceJob]:
     content = path.read_bytes()
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (OSError, EOFError, zlib.error):
+        raise TraceError(f"{path} is damaged and cannot be decompressed: compress or copy it again") from None
+    except UnicodeDecodeError:
         raise TraceError(f"{path} is not UTF-8 text") from None
     return parse_trace(text, str(path))
 
@@ -97,15 +100,15 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
     :raises TraceError: the text is not a valid trace.
     """
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
-    if missing:
-        has = ", ".join(rows.fieldnames or ()) or "nothing"
-        raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
     try:
+        missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
+        if missing:
+            has = ", ".join(rows.fieldnames or ()) or "nothing"
+            raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
         # Carriers are not submitted by users, so only their members are jobs of the trace.
         jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows if not row.get(CARRIES)]
     except csv.Error as error:
-        raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
+        raise TraceError(f"{path}, line {rows.reader.line_num}: {error}") from None
     if not jobs:
         raise TraceError(f"{path} has no jobs")
     if ATTEMPT in (rows.fieldnames or ()):

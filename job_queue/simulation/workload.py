@@ -26,6 +26,8 @@ class SimulatedJob:
     uses: float = 0  # GPUs that the job really needs, which may be fewer than its instances have; 0: unknown
     max_preemptions: int | None = None  # the job's own limit on its preemptions
     part: float = 1  # part of each instance that the job needs
+    group: str | None = None  # name that the owner gave to a group of jobs in the project
+    max_parallel: int | None = None  # number of jobs of the group that may be active at a time
 
     @property
     def instances(self) -> int:

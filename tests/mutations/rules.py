@@ -31,7 +31,7 @@ MUTATIONS = (
         "entitlement is at least the quota",
         "fair_share.py",
         "max(node.quota.get(name, 0), fair[node])",
-        "fair[node.name]",
+        "fair[node]",
     ),
     Mutation(
         "odd slots by largest remainder",

@@ -79,4 +79,5 @@ class Experiment:
 def _alone(policy: Policy, project: Project) -> Policy:
     """Return a policy with only this project, in pools that are as large as the project's quota."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
-    return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
+    alone = replace(project, department=None, limit={})
+    return replace(policy, pools=pools, departments=(), projects=(alone,))

@@ -85,6 +85,8 @@ class SimulatedAttempt:
             preemptions=self.preemptions,
             preempted_in_all=self.preempted_in_all,
             max_preemptions=job.max_preemptions,
+            group=job.group,
+            max_parallel=job.max_parallel,
         )
 
 
@@ -159,6 +161,8 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
         gpus=job.gpus,
         kind=job.kind,
         max_preemptions=job.max_preemptions,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )
 
 
@@ -182,5 +186,7 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
         gpus=gpus,
         kind=job.kind,
         max_preemptions=job.max_preemptions,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )
     return replace(found, work=max(0.0, runtime - overheads.starting(found)))

@@ -58,10 +58,9 @@ class SimulatedCarriers:
         )
 
     def mark_running(self, name: str, now: float) -> None:
-        """Mark a starting carrier as running. Carriers in other states, and removed carriers, are not changed."""
-        carrier = self._by_name.get(name)
-        if carrier is not None and carrier.state is JobState.STARTING:
-            self._by_name[name] = replace(carrier, state=JobState.RUNNING, empty_since=now)
+        """Mark a carrier as running, with an agent that takes members. Stopping and removed carriers do not change."""
+        if not self.is_leaving(name):
+            self._by_name[name] = replace(self._by_name[name], state=JobState.RUNNING, ready=True, empty_since=now)
 
     def stop(self, name: str) -> None:
         """Mark a carrier as stopping."""
@@ -90,7 +89,7 @@ class SimulatedCarriers:
     def empty_until(self) -> list[float]:
         """Return, for each running carrier without members, the time until which its pool keeps it (`keep_warm`)."""
         return [
-            (it.started if it.empty_since is None else it.empty_since) + self._keep[it.pool]
+            (it.started if it.empty_since is None else it.empty_since) + self._keep.get(it.pool, 0)
             for it in self._by_name.values()
             if it.state is JobState.RUNNING and not self._members[it.name]
         ]

@@ -5,13 +5,15 @@ from collections import defaultdict
 from dataclasses import replace
 from heapq import nsmallest
 
-from job_queue.scheduler import Order, Settings, WaitingJob, waiting_order
+from job_queue.scheduler import Group, Order, Settings, WaitingJob, group_of, waiting_order
 
 _Place = tuple[int, float, str]
 """The place of a job in its waiting queue: inverted priority, submission, name."""
 
-_Queue = tuple[str, bool, tuple[frozenset[str], ...]]
-"""The key of a waiting queue: project, whether jobs are interactive, and the pools of each alternative."""
+_Queue = tuple[str, bool, tuple[frozenset[str], ...], Group | None, int | None]
+"""The key of a waiting queue: project, whether jobs are interactive, pools of each alternative, group, `max_parallel`.
+
+A limited group has its own waiting queue: its jobs do not take the places of other jobs, as the queue parks them."""
 
 
 class WaitingQueues:
@@ -38,19 +40,20 @@ class WaitingQueues:
 
         The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-        :param enough: the largest number of jobs that are returned of each waiting queue. If the queue would read more,
-            the jobs that are first in serving order are returned.
+        :param enough: the largest number of jobs that are returned of each waiting queue, or the group's `max_parallel`
+            if that is larger. If the queue would read more, the jobs that are first in serving order are returned.
         """
         found: list[WaitingJob] = []
         cut = False
-        for places in self._queues.values():
-            if len(places) <= enough:
+        for (*_, max_parallel), places in self._queues.items():
+            most = enough if max_parallel is None else max(enough, min(max_parallel, self._settings.window))
+            if len(places) <= most:
                 found += [self._jobs[name] for *_, name in places]
                 continue
             cut = True
             read = [self._jobs[name] for *_, name in places[: self._settings.window]]
-            first, *others = read[:enough] if self._is_in_order(read) else self._first(read, enough, now)
-            found += [replace(first, more_wait=True), *others]
+            first, *others = read[:most] if self._is_in_order(read) else self._first(read, most, now)
+            found += [replace(first, more_wait=max_parallel is None), *others]
         return found, cut
 
     def _is_in_order(self, jobs: list[WaitingJob]) -> bool:
@@ -66,7 +69,8 @@ class WaitingQueues:
 
 
 def _queue(job: WaitingJob) -> _Queue:
-    return job.project, job.interactive, tuple(map(frozenset, job.demand))
+    group = None if job.max_parallel is None else group_of(job)
+    return job.project, job.interactive, tuple(map(frozenset, job.demand)), group, job.max_parallel
 
 
 def _place(job: WaitingJob) -> _Place:

@@ -137,7 +137,8 @@ def _newly_unstartable(
 def _needs(job: WaitingJob) -> object:
     """Return all attributes that decide whether a job starts on an idle fleet."""
     demand = tuple(tuple(sorted(need.items())) for need in job.demand)
-    return job.project, demand, job.preemptible, job.interactive, job.kinds, job.gpus
+    limit = None if job.max_preemptions is None else (job.max_preemptions, job.preempted_in_all, job.preemptions)
+    return job.project, job.owner, demand, job.preemptible, limit, job.interactive, job.kinds, job.gpus
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
@@ -145,7 +146,7 @@ def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
 
     Return None if the job would start.
     """
-    free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
+    free = replace(job, held=False, backoff_until=None, not_before=None, after=(), more_wait=False, max_runtime=None)
     empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={}, drains={})
     decided = plan(replace(empty, waiting=(free,)))
     return None if decided.begins else decided.holds[0]

@@ -99,6 +99,45 @@ def test_policies_side_by_side(trace: Path, tmp_path: Path, capsys: pytest.Captu
     assert small["rho"].keys() == {"nlp", "vision"}
 
 
+def test_rho_compares_with_a_project_alone_under_the_same_settings_of_interactive_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, policy = tmp_path / "trace.csv", tmp_path / "policy.yaml"
+    notebooks = "".join(f"lab{number},{number},3600,8,vision,ada,true\n" for number in range(3))
+    path.write_text(
+        f"job_id,submit_s,duration_s,gpus,group,user,interactive\n{notebooks}train,5,3600,8,nlp,bob,false\n"
+    )
+    policy.write_text(
+        "pools: [{name: p5, capacity: 4}]\ninteractive: {max_per_owner: 3}\n"
+        "projects: [{name: vision, quota: {p5: 3}}, {name: nlp, quota: {p5: 1}}]\n"
+    )
+    (outcome,) = simulated(capsys, path, "--policy", policy)["policies"]
+    assert outcome["rho"] == {"vision": 1.0, "nlp": 1.0}
+
+
+def test_projects_whose_jobs_take_no_time_have_no_rho(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, policy = tmp_path / "trace.csv", tmp_path / "policy.yaml"
+    path.write_text(HEADER + "one,0,0,8,1,vision,ada\ntwo,0,60,8,1,nlp,bob\n")
+    policy.write_text(POLICY)
+    (outcome,) = simulated(capsys, path, "--policy", policy, "--provisioning", 0)["policies"]
+    assert outcome["rho"] == {"nlp": 1.0}
+
+
+def test_a_pool_of_a_training_plan_needs_a_capacity(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "plan.yaml"
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/plan"
+    policy.write_text(POLICY.replace("capacity: 2", f"training_plan: '{plan}'"))
+    assert main([str(trace), "--policy", str(policy)]) == 2
+    assert capsys.readouterr().err == (
+        "smq: plan.yaml: pool p5 has no capacity, and a simulation does not read its training plan: "
+        "add the plan's number of instances as the capacity of the pool\n"
+    )
+    (outcome,) = simulated(capsys, trace, "--policy", policy, "--capacity", 3)["policies"]
+    assert outcome["capacity"] == {"p5": 3}
+
+
 def test_each_group_may_have_its_quota(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = simulated(capsys, trace, "--capacity", 3, "--groups")
     assert set(result["policies"][0]["by"]["project"]) == {"nlp", "vision"}
@@ -205,6 +244,8 @@ def test_advice_on_a_trace(trace: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ("", "has no column job_id in its first line, but nothing"),
         ("job_id,submit_s,gpus\n", "has no column duration_s in its first line, but job_id, submit_s, gpus"),
         (HEADER, "has no jobs"),
+        (f"job_id,{'x' * 140_000}\n", "trace.csv, line 1: field larger than field limit (131072)"),
+        (HEADER + f"one,0,5,8,1,,{'x' * 140_000}\n", "trace.csv, line 2: field larger than field limit (131072)"),
         (HEADER + "one,0,many,8,1,,\n", "line 2: duration_s must be a number from 0, not 'many'"),
         (HEADER + "one,-1,5,8,1,,\n", "line 2: submit_s must be a number from 0, not '-1'"),
         (HEADER + "one,nan,5,8,1,,\n", "line 2: submit_s must be a number from 0, not 'nan'"),
@@ -223,11 +264,18 @@ def test_what_is_no_trace_is_refused(
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number, content in enumerate((b"\xff\xfe\x00", gzip.compress(TRACE.encode())[:30])):
-        path = tmp_path / f"trace{number}.csv"
+    compressed = gzip.compress(TRACE.encode())
+    damaged = "trace.csv is damaged and cannot be decompressed: compress or copy it again"
+    path = tmp_path / "trace.csv"
+    for content, message in (
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (gzip.compress(b"\xff\xfe\x00"), "is not UTF-8 text"),
+        (compressed[:30], damaged),
+        (compressed[:10] + b"\xff" * 20, damaged),
+    ):
         path.write_bytes(content)
         assert main([str(path)]) == 2
-        assert "is not UTF-8 text" in capsys.readouterr().err
+        assert f"{message}\n" in capsys.readouterr().err
 
 
 def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ from job_queue.simulation.forecast import (
     repeat_arrivals,
     steps_for,
 )
-from job_queue.simulation.simulator import Simulator, no_step
+from job_queue.simulation.simulator import FEW, Simulator, no_step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 NOW = 1_000_000.0
@@ -119,6 +120,45 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
         assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
 
 
+@pytest.mark.parametrize("any_outcome", [False, True])
+def test_jobs_start_after_the_jobs_on_which_they_depend(any_outcome: bool) -> None:
+    def after(job: WaitingJob, *others: str) -> WaitingJob:
+        return replace(job, after=tuple((other, any_outcome) for other in others))
+
+    chain = after(waits("b", 20), "a"), after(waits("c", 30), "a", "b"), waits("d", 5)
+    many = [after(waits(f"late{number}", 100), "c") for number in range(FEW)]
+    snapshot = a_snapshot(runs("a", 0), *chain, *many, capacity=4)
+    lengths = {"a": 1250, "b": 400, "c": 9000, "d": 10_000} | {f"late{number}": 10.0 for number in range(FEW)}
+    found = starts(told(snapshot, lengths, step=no_step))
+    assert [found[name] for name in ("b", "c", "d", "late0")] == [1250, 1650, 0, 1650 + 9000]
+    assert starts(told(snapshot, lengths))["d"] == 0, "jobs that depend on others take no places among those read"
+
+
+def test_a_job_does_not_start_before_the_job_on_which_it_depends_has_ended_in_the_same_step() -> None:
+    snapshot = a_snapshot(runs("a", 0), runs("x", 0), replace(waits("b"), after=(("a", False),)), capacity=2)
+    assert starts(told(snapshot, {"a": 1250, "x": 1210, "b": 10})) == {"b": 1250}
+
+
+def test_a_job_that_depends_on_a_job_of_unknown_runtime_has_no_estimate() -> None:
+    snapshot = a_snapshot(runs("a", 0), replace(waits("b"), after=(("a", False), ("ended", True))), capacity=2)
+    assert told(snapshot, {"b": 10})["b"] == Estimate("b", None, Doubt.UNKNOWN_RUNTIMES, WaitReason.DEPENDENCY)
+
+
+@pytest.mark.parametrize("active", [0, 1])
+def test_no_more_jobs_of_a_group_run_at_a_time_than_it_allows_and_others_pass_them(active: int) -> None:
+    """Carry the limit through starts of the snapshot and of the simulation."""
+    limits: Mapping[str, Any] = {"owner": "ada", "group": "sweep", "max_parallel": 2}
+    there = [replace(runs("trial0", 100), **limits)][:active]
+    sweep = [replace(waits(f"trial{number}", 100 - number), **limits) for number in range(active, 20)]
+    snapshot = a_snapshot(*there, *sweep, runs("ends in between", 0), waits("behind"), capacity=8)
+    lengths = {f"trial{number}": 1000.0 for number in range(20)} | {"ends in between": 400.0, "behind": 10.0}
+    assert starts(told(snapshot, lengths))["behind"] == 0, "limited jobs take no places among the jobs that are read"
+    found = starts(told(snapshot, lengths, step=no_step))
+    early = 100 * active  # trial0 started earlier, so every second job starts earlier
+    expected = {f"trial{number}": number // 2 * 1000 - early * (1 - number % 2) for number in range(active, 20)}
+    assert found == expected | {"behind": 0}
+
+
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
@@ -144,6 +184,14 @@ def test_who_waits_for_jobs_of_unknown_runtime_is_told_nothing() -> None:
     estimates = told(a_snapshot(runs("a", 0), waits("b"), waits("c")), {"b": 10})
     assert estimates["b"] == Estimate("b", None, Doubt.UNKNOWN_RUNTIMES, WaitReason.WAITING_FOR_CAPACITY)
     assert estimates["c"].start is None
+
+
+def test_a_job_with_an_expected_but_no_likely_runtime_may_be_preempted_in_a_future() -> None:
+    victim = replace(runs("low", 100), expected=5000.0)
+    snapshot = a_snapshot(victim, waits("high", priority=2), waits("later"))
+    estimates = told(snapshot, {"high": 400, "later": 10})
+    assert starts(estimates) == {"high": 50, "later": None}
+    assert estimates["later"].doubt is Doubt.UNKNOWN_RUNTIMES
 
 
 def test_slots_of_others_do_not_come_free() -> None:

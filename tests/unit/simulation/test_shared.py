@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,14 @@ def test_a_carrier_of_the_snapshot_is_charged_to_its_owner() -> None:
     estimates = forecast(snapshot, {"ada": (100,), "ben": (100,)}, OVERHEADS, step=lambda _: 0.0)
     assert estimates["ben"].start == 10_050, "the empty carrier has ended"
     assert estimates["ada"].start == 86_400, "ada's carrier has used her budget of the day: 900 s"
+
+
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING])
+def test_a_forecast_lets_members_join_a_carrier_once_its_agent_is_expected(state: JobState) -> None:
+    carrier = replace(a_carrier(state, 9_950.0), ready=False)
+    snapshot = a_snapshot([], [who_waits("one", 1, priority=2), who_waits("eight", 8)], carrier)
+    told = forecast(snapshot, {"one": (100,), "eight": (100,)}, OVERHEADS, step=lambda _: 0.0)
+    assert (told["one"].start, told["eight"].start) == (10_050, 10_150)
 
 
 # --- at random ----------------------------------------------------------------------------------------

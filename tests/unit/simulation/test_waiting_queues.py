@@ -19,7 +19,8 @@ def read(enough: int, *jobs: WaitingJob, removed: str | None = None, **settings:
     if removed:
         queues.remove(removed)
     found, cut = queues.read(NOW, enough)
-    assert [job.name for job in found if job.more_wait] == [found[0].name] * cut
+    limited = any(job.max_parallel for job in jobs)
+    assert [job.name for job in found if job.more_wait] == [found[0].name] * (cut and not limited)
     return [job.name for job in found], cut
 
 
@@ -43,3 +44,11 @@ def test_the_first_in_serving_order_are_read_of_the_window() -> None:
 def test_the_window_is_read_in_the_order_of_the_queue() -> None:
     assert read(5, *JOBS, window=2) == (["urgent", "old", "new", "other pool"], False)
     assert read(2, *JOBS, window=2, order=Order.SHORTEST) == (["urgent", "old", "other pool"], True)
+
+
+def test_a_limited_group_takes_no_places_of_others_and_as_many_are_read_as_may_run() -> None:
+    sweep = [waiting(f"trial{number}", waited=100 - number, group="sweep", max_parallel=3) for number in range(9)]
+    first = ["trial0", "trial1", "trial2"]
+    assert read(2, *sweep, waiting("behind", waited=1), window=5) == ([*first, "behind"], True)
+    assert read(2, *sweep[:3], waiting("behind", waited=1)) == ([*first, "behind"], False)
+    assert read(2, *sweep, window=2) == (first[:2], True)

@@ -1,6 +1,6 @@
 """Two policies on the same jobs: what one cycle decides otherwise, and who then waits longer, worked out by hand."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from job_queue.scheduler import (
     ActiveJob,
+    Budget,
     Evict,
     JobState,
+    PastUse,
     Policy,
     Pool,
     Project,
@@ -55,12 +57,14 @@ def compared(
     horizon: float = 8 * HOUR,
     may_go_on: Callable[[], bool] = lambda: True,
     basis: Basis | None = None,
+    past_use: Mapping[str, PastUse] | None = None,
 ) -> PolicyComparison:
     snapshot = Snapshot(
         before,
         NOW,
         tuple(job for job in jobs if isinstance(job, ActiveJob)),
         tuple(job for job in jobs if isinstance(job, WaitingJob)),
+        past_use=past_use or {},
     )
     likely = {name: (seconds,) for name, seconds in (runtimes or {}).items()}
     one = replace(basis or Basis(snapshot, likely, overheads=OVERHEADS), snapshot=snapshot)
@@ -116,6 +120,31 @@ def test_who_could_start_and_can_no_more_is_named_with_the_reason() -> None:
         ("gang", WaitReason.NEVER_FITS),
         ("another", WaitReason.NEVER_FITS),
     }
+
+
+def test_jobs_that_cannot_start_are_found_whatever_delays_them() -> None:
+    now = replace(waits("now"), preemptible=False)
+    later = replace(now, name="later", not_before=NOW + 9999)
+    found = compared(a_policy(1), a_policy(1, Project("all")), runs("a"), later, now)
+    assert {it.job: it.reason for it in found.unstartable} == dict.fromkeys(
+        ("later", "now"), WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
+    )
+
+
+def test_a_spent_budget_of_an_owner_concerns_only_the_jobs_of_this_owner() -> None:
+    jobs = replace(waits("a1"), owner="ada"), replace(waits("b1"), owner="bob"), replace(waits("a2"), owner="ada")
+    limited = Project("all", quota={"p5": 1}, owner_budget=Budget(1, "month"))
+    past_use = {"all": PastUse(spent_by_owner={"bob": 1e9})}
+    found = compared(a_policy(1), a_policy(1, limited), runs("a"), *jobs, past_use=past_use)
+    assert [(it.job, it.reason) for it in found.unstartable] == [("b1", WaitReason.OVER_BUDGET)]
+
+
+def test_a_job_that_has_reached_its_own_limit_of_preemptions_needs_quota() -> None:
+    jobs = waits("free"), waits("limited"), waits("below its limit")
+    limits = {"limited": {"max_preemptions": 1, "preempted_in_all": 1}, "below its limit": {"max_preemptions": 1}}
+    waiting = (replace(job, **limits.get(job.name, {})) for job in jobs)  # type: ignore[arg-type]
+    found = compared(a_policy(1), a_policy(1, Project("all")), runs("a"), *waiting)
+    assert [(it.job, it.reason) for it in found.unstartable] == [("limited", WaitReason.OVER_QUOTA_NON_PREEMPTIBLE)]
 
 
 def test_a_held_job_is_not_said_to_be_kept_from_starting_by_the_policy() -> None:
