@@ -261,8 +261,9 @@ class _Reasons:
             return messages_by_reason[reason](job)
         if reason is WaitReason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
-            asked = f"It requests {join(unknown)}" if unknown else "It requests no instances"
-            return f"{asked}, but its project may use the pools {join(sorted(pools)) or '(none)'}."
+            allowed = f"its project may use the pools {join(sorted(pools)) or '(none)'}."
+            asked = f"It requests {join(unknown)}, but" if unknown else "No pool that it accepts can run it;"
+            return f"{asked} {allowed}"
         sizes = join(
             [
                 f"{self._snapshot.size(pools[pool])}{of_pool(pool)}"
