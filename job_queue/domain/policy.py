@@ -161,7 +161,7 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
 
 
 def unusable_pools(job: Job, policy: Policy) -> str | None:
-    """Return a sentence about the first pool that a job cannot use because of its site or training plan, or None."""
+    """Return a sentence about pools that a job cannot use because of their sites or training plans, or None."""
     has_plan, has_sites = bool(job.pools and job.plans), has_other_sites(policy)
     project = project_of(policy, job.project) if has_plan or has_sites else None
     if project is None:
@@ -175,6 +175,8 @@ def unusable_pools(job: Job, policy: Policy) -> str | None:
             return f"It cannot run in {pool.name}: {why}."
         if has_plan and _count_in(pool, job) is None:
             return f"It cannot run in {pool.name}: its request names a training plan that this pool does not have."
+    if has_sites and len(job.demand[0]) > 1 and not alternatives(job, policy):
+        return "Its instance types are in pools of different regions or accounts, and a job runs in one of them."
     return None
 
 
