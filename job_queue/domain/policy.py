@@ -268,15 +268,24 @@ def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> st
 
 
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
-    """Return all pools of the job's project, present pools of the job first; empty if there are no others."""
+    """Return the pools in which the job could run if it accepted all pools of its project, its present pools first.
+
+    The result is empty if there are no others than the present pools.
+    """
     project = project_of(policy, job.project)
     if project is None:
         return ()
-    known = {pool.name for pool in policy.pools}
-    present = dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known)
+    present = _pools_of(job, policy)
     own = project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
-    widened = tuple(dict.fromkeys([*present, *(name for name in own if name in known)]))
-    return widened if len(widened) > len(present) else ()
+    widened = replace(job, pools=tuple(dict.fromkeys([*present, *own])))
+    further = [pool for pool in _pools_of(widened, policy) if pool not in present]
+    return (*present, *further) if further else ()
+
+
+def _pools_of(job: Job, policy: Policy) -> list[str]:
+    """Return the pools in the alternatives of a job, in order of preference."""
+    known = {pool.name for pool in policy.pools}
+    return list(dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known))
 
 
 def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:

@@ -439,8 +439,8 @@ def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransitio
 
     The job stays in the same waiting queue, even if it may now run in further pools.
 
-    :param further: all pools of the job's project, for `next_pool`; empty if the job can already run in all of them.
-        Without further pools, the job keeps waiting, as with `notify`.
+    :param further: the pools in which the job may run from now on, for `next_pool`; empty if its project has no others
+        that can run it. Without further pools, the job keeps waiting, as with `notify`.
     """
     missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:

@@ -18,7 +18,7 @@ from job_queue.services.policy_conflicts import conflicts
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
-from tests.unit.controller.test_deadlines import tagged
+from tests.unit.controller.test_deadlines import at, tagged
 
 OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
@@ -227,6 +227,19 @@ def test_a_job_that_its_only_pool_cannot_run_is_told_why() -> None:
         "No pool that it accepts can run it; its project may use the pools home and ohio. It cannot run in ohio: its "
         "VpcConfig names a resource of the queue's region and account.",
     )
+
+
+def test_pools_that_a_late_job_cannot_use_are_no_further_pools() -> None:
+    queue = a_queue()
+    queue.submit("first")
+    network = {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+    late = tagged(start_by=at(60), start_by_action="next_pool")
+    accepted = queue.accept("late", None, VpcConfig=network, **late)
+    assert any("has no further pools in which it could run" in warning for warning in accepted.warnings)
+    queue.tick(90)
+    (cause,) = [it.cause for it in queue.record("late").history if it.cause.startswith("it had not started")]
+    assert cause.endswith("(tag start_by); its project has no further pools in which it could run")
+    assert queue.job("late").pools == ()
 
 
 def test_a_heterogeneous_cluster_with_pools_in_two_regions_is_told_so() -> None:
