@@ -58,8 +58,7 @@ class AppliedPolicy:
     @property
     def excess(self) -> int:
         """The instances of all pools together above the ceiling. Pools without a capacity do not count."""
-        total = sum(pool.capacity for pool in self.policy.pools if pool.capacity != UNLIMITED)
-        return max(0, total - self.ceiling) if self.ceiling is not None else 0
+        return max(0, total_capacity(self.policy) - self.ceiling) if self.ceiling is not None else 0
 
 
 def default_policy(max_capacity: int) -> AppliedPolicy:
@@ -69,6 +68,14 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
         "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
     }
     return AppliedPolicy(policy_from_document(document), document=document, ceiling=max_capacity)
+
+
+def total_capacity(policy: Policy) -> int:
+    """Return the capacity of all pools together, without pools of training plans that have no capacity.
+
+    Such pools get the instances that the other pools leave.
+    """
+    return sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
 
 
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
