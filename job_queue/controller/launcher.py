@@ -90,11 +90,13 @@ class Launcher(ControllerPart):
             # launch goes without the check, and SageMaker's answer to that launch decides about the job.
             without = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
             return LaunchResult.CHECK_AT_FAULT, f"{message} ({without})"
-        changed = job.site or is_changed(stored_request(details), TrainingRequest.read(request))
+        has_pools = job.slots.keys() <= {pool.name for pool in policy.pools}
+        changed = job.site or not has_pools or is_changed(stored_request(details), TrainingRequest.read(request))
         if result is LaunchResult.REFUSED and changed:
             # The pool has changed the request, so SageMaker may object to fields that the user did not write. Such a
-            # refusal never fails the job. At another site, the image, the data or the role may be missing.
-            of_pool = len(job.slots) == 1 and objects_to_pool(message)
+            # refusal never fails the job. At another site, the image, the data or the role may be missing. If the
+            # policy lost the pool after an unanswered call, the request may be wrong only without the pool's fields.
+            of_pool = has_pools and len(job.slots) == 1 and objects_to_pool(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
             log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)

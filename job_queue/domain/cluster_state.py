@@ -174,7 +174,7 @@ class ClusterState:
         """
         if job.carries is not None:
             return None
-        return stopping_drain(self.drains, self.pools_of(job), now, preemptible=job.preemptible)
+        return stopping_drain(self.drains, self.pools_of(job), now, preemptible=job.may_be_preempted)
 
     def pools_of(self, job: Job) -> Iterable[str]:
         """Return the pools in which an active job holds slots; for a member, the pool of its carrier."""

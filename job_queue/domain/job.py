@@ -9,7 +9,7 @@ from typing import Any
 from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.launching.numbers import Ranges
-from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, recent_preemptions
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, is_limit_reached, recent_preemptions
 
 PARKED = 7_000_000_000  # added to the time when the parking ends, so that the sum is above all inverted priorities
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
@@ -237,6 +237,11 @@ class Job:
     def preemptions_in_all(self) -> int:
         """The number of preemptions since the submission. Rows of earlier versions count only the last day."""
         return max(self.preempted_in_all, len(self.preempted))
+
+    @property
+    def may_be_preempted(self) -> bool:
+        """Whether the job is preemptible and was not preempted as often as its own `max_preemptions` allows."""
+        return self.preemptible and not is_limit_reached(self.max_preemptions, self.preemptions_in_all)
 
     def is_late(self, now: float) -> bool:
         """Return whether the job waits, has never had instances, and its `start_by` has passed without an action."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from job_queue.domain.access.resources import unpermitted_counterpart, why_no_role_there
 from job_queue.domain.fleet.sites import Site, has_other_sites, key_of, same_place, site_of_pool
-from job_queue.domain.job import Demand, Job
+from job_queue.domain.job import Job
 from job_queue.domain.requests.portability import localized
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import (
@@ -58,8 +58,7 @@ class AppliedPolicy:
     @property
     def excess(self) -> int:
         """The instances of all pools together above the ceiling. Pools without a capacity do not count."""
-        total = sum(pool.capacity for pool in self.policy.pools if pool.capacity != UNLIMITED)
-        return max(0, total - self.ceiling) if self.ceiling is not None else 0
+        return max(0, total_capacity(self.policy) - self.ceiling) if self.ceiling is not None else 0
 
 
 def default_policy(max_capacity: int) -> AppliedPolicy:
@@ -69,6 +68,14 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
         "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
     }
     return AppliedPolicy(policy_from_document(document), document=document, ceiling=max_capacity)
+
+
+def total_capacity(policy: Policy) -> int:
+    """Return the capacity of all pools together, without pools of training plans that have no capacity.
+
+    Such pools get the instances that the other pools leave.
+    """
+    return sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
 
 
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
@@ -98,16 +105,17 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Slots are derived again for each plan of a cycle, so that a new policy needs no migration.
 
     Each alternative of the request may run in the allowed pools of its instance types, in the order in which they are
-    allowed (`allowed_pools`). An alternative with a training plan may run only in the allowed pools of that plan. If a
-    job accepts several sizes, the best size comes first, in each of its pools.
+    allowed (`allowed_pools`). With the tag `pools`, it may run in allowed pools of any instance type. An alternative
+    with a training plan may run only in the allowed pools of that plan. If a job accepts several sizes, the best size
+    comes first, in each of its pools.
 
     An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
     reports this type. A project that no longer exists allows no pool.
     """
     allowed = allowed_pools(job, policy)
     if job.pools and len(job.demand[0]) == 1:  # the tag's pools may have other types; the number of instances stays
-        sizes = job.sizes or (None,)
-        return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
+        counts = {pool.name: count for pool in allowed if (count := _count_in(pool, job)) is not None}
+        return tuple({pool: size or count} for size in job.sizes or (None,) for pool, count in counts.items())
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
         eligible = [pool for pool in allowed if plan in (None, pool.training_plan)]
@@ -160,16 +168,22 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
 
 
 def unusable_pools(job: Job, policy: Policy) -> str | None:
-    """Return a sentence about the first pool that a job cannot use because of the pool's site, or None."""
-    project = project_of(policy, job.project) if has_other_sites(policy) else None
+    """Return a sentence about pools that a job cannot use because of their sites or training plans, or None."""
+    has_plan, has_sites = bool(job.pools and job.plans), has_other_sites(policy)
+    project = project_of(policy, job.project) if has_plan or has_sites else None
     if project is None:
         return None
     own = job.pools or project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
     types = {instance_type for alternative in job.demand for instance_type in alternative}
     for pool in policy.pools:
-        asked = pool.name in own and (job.pools or pool.instance_type in types)
-        if asked and (why := why_not_there(job, pool, project)):
+        if pool.name not in own or not (job.pools or pool.instance_type in types):
+            continue
+        if why := why_not_there(job, pool, project) if has_sites else None:
             return f"It cannot run in {pool.name}: {why}."
+        if has_plan and _count_in(pool, job) is None:
+            return f"It cannot run in {pool.name}: its request names a training plan that this pool does not have."
+    if has_sites and len(job.demand[0]) > 1 and not alternatives(job, policy):
+        return "Its instance types are in pools of different regions or accounts, and a job runs in one of them."
     return None
 
 
@@ -261,15 +275,24 @@ def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> st
 
 
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
-    """Return all pools of the job's project, present pools of the job first; empty if there are no others."""
+    """Return the pools in which the job could run if it accepted all pools of its project, its present pools first.
+
+    The result is empty if there are no others than the present pools.
+    """
     project = project_of(policy, job.project)
     if project is None:
         return ()
-    known = {pool.name for pool in policy.pools}
-    present = dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known)
+    present = _pools_of(job, policy)
     own = project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
-    widened = tuple(dict.fromkeys([*present, *(name for name in own if name in known)]))
-    return widened if len(widened) > len(present) else ()
+    widened = replace(job, pools=tuple(dict.fromkeys([*present, *own])))
+    further = [pool for pool in _pools_of(widened, policy) if pool not in present]
+    return (*present, *further) if further else ()
+
+
+def _pools_of(job: Job, policy: Policy) -> list[str]:
+    """Return the pools in the alternatives of a job, in order of preference."""
+    known = {pool.name for pool in policy.pools}
+    return list(dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known))
 
 
 def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
@@ -297,15 +320,16 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _count_in(pool: Pool, demand: Demand) -> int:
+def _count_in(pool: Pool, job: Job) -> int | None:
     """Return the number of instances that a job requests in a pool of the tag `pools`.
 
     Use the number of the first alternative with the pool's type; without one, the number of the first alternative.
+    Alternatives with a training plan that the pool does not have are left out. None: no alternative is left.
     """
-    for alternative in demand:
-        if pool.instance_type is not None and pool.instance_type in alternative:
-            return alternative[pool.instance_type]
-    return next(iter(demand[0].values()))
+    choices = [(alternative, plan) for alternative, plan in zip_longest(job.demand, job.plans)]
+    of_type = [choice for choice in choices if pool.instance_type in choice[0]]
+    fitting = (alternative for alternative, plan in of_type or choices if plan in (None, pool.training_plan))
+    return next((next(iter(alternative.values())) for alternative in fitting), None)
 
 
 def _are_at_one_site(parts: tuple[tuple[str, int], ...], policy: Policy) -> bool:

@@ -11,12 +11,12 @@ from job_queue.domain.access.resources import bucket_issue, role_issue, unpermit
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.fleet.sites import HomeSite, same_place, site_of_pool
 from job_queue.domain.identity import pattern_issue
+from job_queue.domain.policy import total_capacity
 from job_queue.scheduler import (
     MOST_FAILURE_RULES,
     MOST_POOLS,
     MOST_PRICES,
     MOST_QUOTA_HOLDERS,
-    UNLIMITED,
     Department,
     DocumentError,
     FailureClass,
@@ -184,11 +184,8 @@ def _places(policy: Policy, home: HomeSite) -> Iterator[str]:
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
-    """Yield a fault if the capacities together exceed the limit.
-
-    A pool with a training plan and without a capacity does not count, because the pool gets the remaining instances.
-    """
-    total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
+    """Yield a fault if the capacities together exceed the limit."""
+    total = total_capacity(policy)
     if max_capacity is not None and total > max_capacity:
         yield (
             f"its pools have {total} instances together, and the queue may use {max_capacity}: lower a capacity, or "

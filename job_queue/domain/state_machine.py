@@ -189,7 +189,7 @@ def record_refusal(
     pause leaves the launch rate to other jobs.
 
     :param for_good: whether SageMaker will never accept the request.
-    :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances.
+    :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances or for the pool's fields.
     :param lasting: whether the call will be refused again unless the account or the job is changed.
     :param without_check: whether the next launch leaves out the health check of the instances, because SageMaker may
         have refused the check. All calls of one launch have the same request, so the present launch is not changed.
@@ -207,14 +207,14 @@ def record_refusal(
         return JobTransition(
             job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now
         )
-    if backoffs:
+    if backoffs and not _is_pool_at_fault(backoffs):
         return _back_off(job, now, message, job.attempt, backoffs)
     changes: dict[str, Any] = {
         "refusals": max(job.refusals + 1, MANY_REFUSALS * lasting),
         "refused": job.refused_until(now),
         "infra_check": job.infra_check and not without_check,
     }
-    return _back_off(job, now, message, job.attempt, **changes)
+    return _back_off(job, now, message, job.attempt, backoffs, **changes)
 
 
 def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
@@ -439,8 +439,8 @@ def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransitio
 
     The job stays in the same waiting queue, even if it may now run in further pools.
 
-    :param further: all pools of the job's project, for `next_pool`; empty if the job can already run in all of them.
-        Without further pools, the job keeps waiting, as with `notify`.
+    :param further: the pools in which the job may run from now on, for `next_pool`; empty if its project has no others
+        that can run it. Without further pools, the job keeps waiting, as with `notify`.
     """
     missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:
@@ -766,15 +766,23 @@ def _back_off(
     backoffs: tuple[CapacityBackoff, ...] = (),
     **changes: Any,
 ) -> JobTransition:
-    """Make the job wait until a backoff ends. Use the given capacity backoffs, or else a backoff of the job itself."""
+    """Make the job wait until a backoff ends. Use the given capacity backoffs, or else a backoff of the job itself.
+
+    If a pool is at fault, use both: the job waits longer than the pool, so that another job gets the pool's next try.
+    The cause may be the job's own request.
+    """
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
-    if backoffs:
-        until = max(backoff.until for backoff in backoffs)
-    else:
+    until = max((backoff.until for backoff in backoffs), default=int(now))
+    if not backoffs or _is_pool_at_fault(backoffs):
         tries = job.tries + 1
-        until = int(now) + backoff_seconds(job.name, tries)
+        until += backoff_seconds(job.name, tries)
         waiting = replace(waiting, tries=tries, backoff_until=until)
     return JobTransition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
+
+
+def _is_pool_at_fault(backoffs: tuple[CapacityBackoff, ...]) -> bool:
+    """Return whether SageMaker refused fields that the pool adds to requests."""
+    return any(backoff.at_fault is not None for backoff in backoffs)
 
 
 def _with_ended_attempt(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:

@@ -66,7 +66,7 @@ from job_queue.scheduler.model import (
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
 from job_queue.scheduler.sharing.spending import Spending, period_end, period_start
-from job_queue.scheduler.victims import PREEMPTIONS_COUNT_SECONDS, Guarantees, recent_preemptions
+from job_queue.scheduler.victims import PREEMPTIONS_COUNT_SECONDS, Guarantees, is_limit_reached, recent_preemptions
 from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIf, WhatIfOutcome
 
 __all__ = [
@@ -139,6 +139,7 @@ __all__ = [
     "group_limits",
     "group_of",
     "instances",
+    "is_limit_reached",
     "join",
     "looks_back_to",
     "of_pool",

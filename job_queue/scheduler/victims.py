@@ -113,6 +113,11 @@ class Guarantees:
         return self.runtime(job.project, job.slots, job.preemptions)
 
 
+def is_limit_reached(limit: int | None, preempted: int) -> bool:
+    """Return whether a job was preempted as often as a limit allows. None: no limit."""
+    return limit is not None and preempted >= limit
+
+
 def preempted_in_all(job: ActiveJob | WaitingJob) -> int:
     """Return how often a job was preempted since its submission."""
     return max(job.preempted_in_all, job.preemptions)
@@ -139,8 +144,7 @@ class PreemptionLimits:
 
     def is_reached_by_policy(self, job: ActiveJob | WaitingJob) -> bool:
         """Return whether a job was preempted as often as the policy allows."""
-        limit = self._projects.get(job.project, self._default)
-        return limit is not None and preempted_in_all(job) >= limit
+        return is_limit_reached(self._projects.get(job.project, self._default), preempted_in_all(job))
 
     def active(self, job: ActiveJob) -> ActiveJob:
         """Return an active job for planning: kept at any limit, and not preemptible at only the job's own limit."""
@@ -169,7 +173,7 @@ def with_limits_applied(snapshot: Snapshot) -> Snapshot:
 
 def has_reached_its_own(job: ActiveJob | WaitingJob) -> bool:
     """Return whether a job was preempted as often as its own limit allows."""
-    return job.max_preemptions is not None and preempted_in_all(job) >= job.max_preemptions
+    return is_limit_reached(job.max_preemptions, preempted_in_all(job))
 
 
 @dataclass(eq=False, slots=True)

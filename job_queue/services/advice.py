@@ -58,6 +58,8 @@ def advise(
 
 
 def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted: bool) -> Iterator[str]:
+    if not job.demand:
+        return  # no pool can run the job, so its needs in a pool are unknown
     yield from _owner_remedies(what_if, job, submitted=submitted)
     if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
         yield from _shorter_runtime(what_if, "without a delay for the job that comes first")

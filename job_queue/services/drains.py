@@ -150,7 +150,7 @@ def _counts(cluster: ClusterState, pool: str, drain: Drain) -> tuple[int, int]:
     stopping = staying = 0
     for job in cluster.active.values():
         if job.carries is None and pool in cluster.pools_of(job):
-            if drain.stops_job(drain.at, preemptible=job.preemptible):
+            if drain.stops_job(drain.at, preemptible=job.may_be_preempted):
                 stopping += 1
             else:
                 staying += 1

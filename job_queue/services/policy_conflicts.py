@@ -145,7 +145,7 @@ def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) ->
     """
     for job in cluster.active.values():
         stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)
-        if stays and not job.preemptible:
+        if stays and not job.may_be_preempted:
             yield job
 
 

@@ -9,7 +9,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import InvalidRequest, TakesTooLong, ValidationIssue
 from job_queue.domain.expectations.outlook import NO_LIMIT
-from job_queue.domain.policy import AppliedPolicy, under_ceiling
+from job_queue.domain.policy import AppliedPolicy, total_capacity, under_ceiling
 from job_queue.domain.policy_validation import listing, parse_policy
 from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_document
 from job_queue.services.policy_conflicts import conflicts
@@ -88,7 +88,7 @@ class PreviewService:
         warnings = tuple(_policy_issues(document, self._policies))
         ceiling = cluster.applied.ceiling
         if warnings and ceiling is not None:
-            ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
+            ceiling = max(ceiling, total_capacity(policy))
         compared = self._compared(cluster, AppliedPolicy(policy, ceiling=ceiling), horizon)
         in_use = tuple(conflict.message for conflict in conflicts(cluster, policy))
         refused = tuple(refused_submissions(cluster.applied.policy, policy))

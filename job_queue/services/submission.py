@@ -221,7 +221,7 @@ class SubmissionService:
             self._check_shared(request)
         project = project_of(applied.policy, options.project)
         if project:
-            check_resources(request, project, applied.policy)
+            check_resources(request, project, applied.policy, interactive=options.interactive)
         records, claims = reads[: len(checked.after)], reads[len(checked.after) :]
         after, unmet = dependencies_of(checked.after, records)
         late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)

@@ -20,16 +20,17 @@ _SHOWN = 10
 _S3 = "s3://"
 
 
-def check_resources(request: TrainingRequest, project: Project, policy: Policy) -> None:
+def check_resources(request: TrainingRequest, project: Project, policy: Policy, *, interactive: bool) -> None:
     """Check that a project's job may use the resources in its request.
 
+    :param interactive: whether the job is interactive, since such jobs may have other pools.
     :raises Forbidden: the job may not use a resource; the error names the field of each such resource.
     """
     issues = [
         *_role(request, project),
         *_buckets(request, project),
         *_folder_of_its_own(request, policy),
-        *_plans(request, project, policy),
+        *_plans(request, project, policy, interactive=interactive),
     ]
     if issues:
         raise Forbidden.of(issues)
@@ -121,9 +122,11 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
         )
 
 
-def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterator[ValidationIssue]:
-    """Reject training plans that no pool of the project has."""
-    mine = project.pools or tuple(pool.name for pool in policy.pools)
+def _plans(
+    request: TrainingRequest, project: Project, policy: Policy, *, interactive: bool
+) -> Iterator[ValidationIssue]:
+    """Reject training plans that no pool of the project has for jobs like this one."""
+    mine = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     plans = {pool.training_plan for pool in policy.pools if pool.name in mine and pool.training_plan}
     for field, plan in request.texts_under(_PLANS):
         if plan not in plans:

@@ -74,8 +74,8 @@ def _is_idle_for_long(job: Job, cluster: ClusterState, idle: Mapping[str, float]
 def is_requeued(job: Job, policy: Policy) -> bool:
     """Return whether the queue stops a job that hangs, so that the job waits again.
 
-    The job's tag decides, else its project, else the settings. A job that is not preemptible is stopped only if its own
-    tag says so.
+    The job's tag decides, else its project, else the settings. A job that may not be preempted is stopped only if its
+    own tag says so.
     """
     if job.hangs >= MOST_HANGS:
         return False
@@ -83,4 +83,4 @@ def is_requeued(job: Job, policy: Policy) -> bool:
         return job.on_hang == OnHang.REQUEUE
     project = project_of(policy, job.project)
     action = project.on_hang if project is not None and project.on_hang is not None else policy.settings.on_hang
-    return job.preemptible and action is OnHang.REQUEUE
+    return job.may_be_preempted and action is OnHang.REQUEUE

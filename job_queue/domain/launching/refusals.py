@@ -15,10 +15,16 @@ _QUOTA = re.compile(
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
 _ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
-# Words in messages about fields that a pool may add to a request, such as an expired training plan.
+# Words in messages about fields that a pool may add to a request, such as an expired training plan. Parts of names,
+# such as spot-train, do not count.
 _OF_POOL = re.compile(
-    r"training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|spot|MaxWaitTimeInSeconds", re.IGNORECASE
+    r"(?<![\w-])(?:training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|(?:EnableManaged)?spot"
+    r"(?=Training|\b)|MaxWaitTimeInSeconds)(?!\w*-)",
+    re.IGNORECASE,
 )
+# Text of users in messages: quoted names, ARNs, images and addresses. The field after "at" is SageMaker's own text:
+# Value 'x' at 'resourceConfig.instanceType' failed to satisfy constraint.
+_QUOTED = re.compile(r"""(?<!\bat )(?<!\w)(['"`])(?:(?!\1).)*\1|[^\s'"`]*[/:][^\s'"`]+""")
 # Words in messages about temporary causes: a new role cannot be assumed for some seconds, and a role can be repaired.
 _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 
@@ -85,8 +91,11 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
 
 
 def objects_to_pool(message: str) -> bool:
-    """Return whether a ValidationException is about fields that a pool adds: training plan, market, type or count."""
-    return _OF_POOL.search(message) is not None
+    """Return whether a ValidationException is about fields that a pool adds: training plan, market, type or count.
+
+    Names and addresses of the user in the message do not count.
+    """
+    return _OF_POOL.search(_QUOTED.sub("", message)) is not None
 
 
 def is_temporary(message: str) -> bool:

@@ -261,8 +261,9 @@ class _Reasons:
             return messages_by_reason[reason](job)
         if reason is WaitReason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
-            asked = f"It requests {join(unknown)}" if unknown else "It requests no instances"
-            return f"{asked}, but its project may use the pools {join(sorted(pools)) or '(none)'}."
+            allowed = f"its project may use the pools {join(sorted(pools)) or '(none)'}."
+            asked = f"It requests {join(unknown)}, but" if unknown else "No pool that it accepts can run it;"
+            return f"{asked} {allowed}"
         sizes = join(
             [
                 f"{self._snapshot.size(pools[pool])}{of_pool(pool)}"
@@ -314,12 +315,19 @@ class _Reasons:
         assert job.not_before is not None
         return f"It may not start before {self._when(job.not_before)} (tag not_before)."
 
+    def _pools_to_check(self, job: WaitingJob, refusal: str) -> str:
+        """Return a sentence about the pools whose fields SageMaker refused with this message; empty without any."""
+        known = {it.pool: it.paused.at_fault for need in job.demand for it in self._backoff.refusals(need, job)}
+        pools = [pool for pool, at_fault in known.items() if at_fault and refusal.startswith(at_fault)]
+        return f" If the job is right, ask an admin to check pool {join(pools)} in the policy." if pools else ""
+
     def _backoff_message(self, job: WaitingJob) -> str:
         """Return sentences about the next try of a job that backs off, or whose pools back off."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
                 again = self._when(job.backoff_until)
-                return f"SageMaker refused its launch. {sentence(job.refusal)} The next try is at {again}."
+                check = self._pools_to_check(job, job.refusal)
+                return f"SageMaker refused its launch. {sentence(job.refusal)}{check} The next try is at {again}."
             return f"It could not be launched. The next try is at {self._when(job.backoff_until)}."
         closed = {
             refusal.key: refusal

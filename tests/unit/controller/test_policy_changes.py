@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from job_queue.adapters.sagemaker import LaunchResult
 from tests.jobs import OWNER, a_request
 from tests.queue_harness import Harness
 
@@ -54,3 +55,22 @@ def test_a_pool_with_warm_instances_may_be_removed() -> None:
     submit(queue, "other", "default")
     queue.tick()
     assert (queue.state("second"), queue.state("other")) == ("pending", "running")
+
+
+def test_a_job_that_is_refused_after_its_pool_has_gone_waits_for_another_pool() -> None:
+    """Without the fields that its pool added, its request may be wrong."""
+    queue = Harness(slots=4)
+    project = {"name": "research", "quota": {"p5": 2}}
+    apply(queue, pools=[P5, G5], projects=[project])
+    queue.training.script = ["never"]
+    tags = [{"Key": "project", "Value": "research"}, {"Key": "pools", "Value": "g5+p5"}]
+    queue.submissions.submit(a_request("job1", Tags=tags), OWNER)
+    queue.wake()
+    assert (queue.state("job1"), queue.job("job1").slots) == ("starting", {"g5": 1})
+    apply(queue, projects=[project])
+    queue.training.script = [(LaunchResult.REFUSED, "ValidationException: The instance type is not supported.")]
+    queue.tick(20 * 60)  # the first call can no longer take effect
+    assert queue.state("job1") == "pending"
+    assert queue.repository.metadata().capacity_backoffs == {}
+    queue.tick(60)
+    assert (queue.state("job1"), queue.job("job1").slots) == ("running", {"p5": 1})

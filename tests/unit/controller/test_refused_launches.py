@@ -137,11 +137,45 @@ def test_what_the_pool_put_into_the_request_makes_the_pool_suspect_and_fails_no_
     assert "Ask an admin to check this pool in the policy. ValidationException: The training plan" in message(
         queue, "job2"
     )
-    queue.tick()
-    assert queue.states() == {"job1": "running", "job2": "pending"}  # one is tried
-    queue.training.give_instances("job1-qstamp-1", queue.now + 1)
-    queue.event("job1-qstamp-1")
-    assert queue.state("job2") == "running"
+    queue.now = backoff.until
+    queue.wake()
+    assert queue.states() == {"job1": "pending", "job2": "running"}  # one is tried, and it is another job
+    assert "If the job is right, ask an admin to check pool p5 in the policy. The next try is at" in message(
+        queue, "job1"
+    )
+    queue.training.give_instances("job2-qstamp-1", queue.now + 1)
+    queue.event("job2-qstamp-1")
+    queue.now = queue.job("job1").backoff_until or queue.now
+    queue.wake()
+    assert queue.state("job1") == "running"
+
+
+def test_a_job_whose_name_in_a_message_looks_like_a_pools_field_waits_alone() -> None:
+    queue = a_queue(spot=True)
+    gone = "ValidationException: The repository with name 'spotify-train' does not exist in the registry with id '1'."
+    queue.training.script = [(LaunchResult.REFUSED, gone)]
+    queue.submit("bad", 2)
+    queue.submit("good", 1)
+    assert queue.states() == {"bad": "pending", "good": "running"}
+    assert queue.repository.metadata().capacity_backoffs == {}
+
+
+def test_a_job_that_sagemaker_always_refuses_leaves_tries_of_its_pool_to_others() -> None:
+    """Its message is like one about the pool, but the job itself is wrong."""
+    queue = a_queue(capacity=1, spot=True)
+    wrong = "ValidationException: Spot training is not supported for this algorithm."
+    create = queue.training.create
+
+    def judged(request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        bad = request["TrainingJobName"].startswith("bad")
+        return (LaunchResult.REFUSED, wrong) if bad else create(request)
+
+    queue.training.create = judged  # type: ignore[method-assign]
+    queue.submit("bad", 9)
+    queue.submit("good", 1)
+    for _ in range(3):
+        queue.tick()
+    assert queue.states() == {"bad": "pending", "good": "running"}
 
 
 def test_a_job_with_a_fault_of_its_own_in_such_a_pool_waits_alone() -> None:

@@ -13,12 +13,12 @@ from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.fleet.sites import HomeSite, Origin, Site, name_in
 from job_queue.domain.policy import unusable_pools
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import WaitReason
+from job_queue.scheduler import REMEDIES, WaitReason
 from job_queue.services.policy_conflicts import conflicts
 from tests.fake_sagemaker import FakeTraining
-from tests.jobs import P5, a_request
+from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
-from tests.unit.controller.test_deadlines import tagged
+from tests.unit.controller.test_deadlines import at, tagged
 
 OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
@@ -213,6 +213,51 @@ def test_a_job_with_a_network_stays_home() -> None:
     queue.submit("job1")
     queue.submit("job2", VpcConfig={"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]})
     assert queue.state("job2") == "pending"
+
+
+def test_a_job_that_its_only_pool_cannot_run_is_told_why() -> None:
+    queue = a_queue()
+    network = {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+    request = a_request("job1", VpcConfig=network, **tagged(pools="ohio"))
+    _, _, advice = queue.dry_run.what_if(queue.submissions.validate(request, OWNER).job)
+    assert advice == [REMEDIES[WaitReason.NO_SUCH_POOL]]
+    queue.submissions.submit(request, OWNER, preflight=False)
+    assert why(queue, "job1") == (
+        WaitReason.NO_SUCH_POOL,
+        "No pool that it accepts can run it; its project may use the pools home and ohio. It cannot run in ohio: its "
+        "VpcConfig names a resource of the queue's region and account.",
+    )
+
+
+def test_pools_that_a_late_job_cannot_use_are_no_further_pools() -> None:
+    queue = a_queue()
+    queue.submit("first")
+    network = {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+    late = tagged(start_by=at(60), start_by_action="next_pool")
+    accepted = queue.accept("late", None, VpcConfig=network, **late)
+    assert any("has no further pools in which it could run" in warning for warning in accepted.warnings)
+    queue.tick(90)
+    (cause,) = [it.cause for it in queue.record("late").history if it.cause.startswith("it had not started")]
+    assert cause.endswith("(tag start_by); its project has no further pools in which it could run")
+    assert queue.job("late").pools == ()
+
+
+def test_a_heterogeneous_cluster_with_pools_in_two_regions_is_told_so() -> None:
+    policy = a_policy()
+    policy["pools"][1]["instance_type"] = "ml.g5.xlarge"
+    queue = Harness(slots=10)
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    groups = [
+        {"InstanceType": kind, "InstanceCount": 1, "InstanceGroupName": name}
+        for name, kind in (("a", P5), ("b", "ml.g5.xlarge"))
+    ]
+    request = a_request("job1", ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
+    queue.submissions.submit(request, OWNER, preflight=False)
+    reason, message = why(queue, "job1")
+    assert reason is WaitReason.NO_SUCH_POOL
+    assert message.endswith(
+        "Its instance types are in pools of different regions or accounts, and a job runs in one of them."
+    )
 
 
 # --- what a job may use there ------------------------------------------------------------------------

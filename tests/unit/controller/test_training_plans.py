@@ -9,12 +9,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import SageMakerTraining, training_job
-from job_queue.domain.errors import Forbidden, Unavailable
+from job_queue.domain.errors import Forbidden, InvalidRequest, Unavailable
 from job_queue.domain.fleet.training_plans import ANNOUNCED_SECONDS, ASK_SECONDS, TAKEN_BACK_SECONDS, PlanPart
+from job_queue.domain.job import iso
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Plan
-from tests.jobs import NOW, P5, a_job, a_request
+from tests.jobs import NOW, OWNER, P5, a_job, a_request
 from tests.queue_harness import Harness
+from tests.unit.controller.test_deadlines import tagged
 from tests.unit.queue_api import Api
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
@@ -252,6 +254,24 @@ def test_a_plan_that_no_pool_has_is_refused_and_nothing_is_launched_on_it() -> N
             queue.submit("a", ResourceConfig={**resources, "VolumeSizeInGB": 30})
         assert "TrainingPlanArn" in (refused.value.field or "")
     assert not queue.training.requests
+
+
+@pytest.mark.attack
+def test_a_job_that_names_a_plan_runs_on_it_in_no_other_pool() -> None:
+    """Otherwise it would have the plan's instances while it holds slots of another pool."""
+    queue = a_queue(a_plan(starts=2 * HOUR))
+    resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": ARN}
+    with pytest.raises(InvalidRequest, match=r"cannot run in p4: its request names a training plan that this pool"):
+        queue.submit("a", None, ResourceConfig=resources, **tagged(pools="p4"))
+    request = a_request("a", ResourceConfig=resources, **tagged(pools="p4"))
+    queue.submissions.submit(request, OWNER, preflight=False)
+    queue.submit("late", None, ResourceConfig=resources, **tagged(start_by=iso(NOW + 60), start_by_action="next_pool"))
+    queue.tick(90)
+    queue.tick()
+    assert queue.states() == {"a": "pending", "late": "pending"}
+    assert not queue.training.requests
+    (message,) = [hold.message for hold in queue.forecast()[1].holds if hold.job == "a"]
+    assert message.startswith("No pool that it accepts can run it; its project may use the pools p4 and winter.")
 
 
 @pytest.mark.attack

@@ -90,6 +90,7 @@ def test_the_tag_goes_before_the_project_and_the_project_before_the_settings(
     )
     assert is_requeued(running(on_hang=tag), policy) is ((tag or project or settings) == "requeue")
     assert is_requeued(running(on_hang=tag, preemptible=False), policy) is (tag == "requeue")
+    assert is_requeued(running(on_hang=tag, max_preemptions=1, preempted_in_all=1), policy) is (tag == "requeue")
     assert not is_requeued(running(on_hang=tag, hangs=MOST_HANGS), policy)
 
 

@@ -202,6 +202,22 @@ def test_the_tag_pools_names_alternatives_in_its_order() -> None:
     assert alternatives(job, policy) == ({"p4": 2}, {"p5": 2})
 
 
+def test_the_tag_pools_leaves_a_job_on_its_training_plan() -> None:
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
+    pools = [
+        {"name": "plan", "instance_type": P5, "capacity": 4, "training_plan": plan},
+        {"name": "p5", "instance_type": P5, "capacity": 4},
+        {"name": "p4", "instance_type": P4, "capacity": 4},
+    ]
+    policy = parse_policy({"pools": pools, "projects": [{"name": "default"}]})
+    planned = a_job(demand=({P5: 2},), plans=(plan,), pools=("p5", "p4", "plan"))
+    assert alternatives(planned, policy) == ({"plan": 2},)
+    assert alternatives(replace(planned, pools=("p5", "p4")), policy) == ()
+    of_types = replace(planned, demand=({P5: 2}, {P4: 1}), plans=(plan, None))
+    assert alternatives(of_types, policy) == ({"p4": 1}, {"plan": 2})
+    assert alternatives(replace(planned, plans=()), policy) == ({"p5": 2}, {"p4": 2}, {"plan": 2})
+
+
 def test_the_best_size_comes_first_in_each_pool() -> None:
     policy = parse_policy(a_policy())
     elastic = of_sizes(({P5: 4},), (4, 2))

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 
-from job_queue.scheduler import Hold, Snapshot, WaitingJob, WaitReason, plan
+from job_queue.scheduler import REMEDIES, Hold, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.services.advice import advise
 from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots
@@ -124,6 +124,17 @@ def test_a_reason_without_a_remedy_gives_no_advice() -> None:
     )
     unknown = cast(WaitReason, "A_NEW_REASON")
     assert advise(snapshot, replace(hold_of(snapshot), reason=unknown)) == []
+
+
+def test_a_job_that_no_pool_can_run_gets_general_advice() -> None:
+    job = replace(waiting("job"), demand=(), unusable="It cannot run in p5: its VpcConfig names a network.")
+    snapshot = a_snapshot(job, policy=FLEET)
+    hold = hold_of(snapshot)
+    assert hold.message == (
+        "No pool that it accepts can run it; its project may use the pools c6 and p5. It cannot run in p5: its "
+        "VpcConfig names a network."
+    )
+    assert advise(snapshot, hold) == [REMEDIES[WaitReason.NO_SUCH_POOL]]
 
 
 def test_a_priority_beyond_what_the_project_may_use_is_not_advised() -> None:

@@ -117,6 +117,19 @@ def test_a_training_plan_of_others(api: Api, resources: dict[str, Any], field: s
     assert "pool" in answer["remedy"]
 
 
+@pytest.mark.parametrize(("interactive", "status"), [("false", 403), ("true", 202)])
+def test_a_training_plan_of_a_pool_for_other_jobs_of_the_project(interactive: str, status: int) -> None:
+    project = {"name": "default", "training_pools": ["p5"], "interactive_pools": ["mine"], "quota": {"mine": 1}}
+    api = Api()
+    policy = {"pools": POLICY["pools"], "projects": [project]}
+    assert api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), caller=ADMIN)[0] == 200
+    resources = {"InstanceType": P5, "InstanceCount": 1, "TrainingPlanArn": PLAN, "VolumeSizeInGB": 30}
+    tags = [{"Key": "interactive", "Value": interactive}]
+    body = json.dumps(a_request("job1", ResourceConfig=resources, Tags=tags))
+    got, answer = api.call("POST", "/add-job", body, preflight="false")
+    assert got == status, answer
+
+
 def test_a_training_plan_of_ones_own_pool_is_taken(api: Api) -> None:
     resources = {"InstanceType": P5, "InstanceCount": 1, "TrainingPlanArn": PLAN, "VolumeSizeInGB": 30}
     assert submit(api, ResourceConfig=resources)[0] == 202

@@ -99,7 +99,10 @@ def test_a_stopped_job_resumes_in_another_pool_that_it_accepts() -> None:
     [
         ("preemptible", {"preemptible": "false"}, False),
         ("preemptible", {"interactive": "true"}, False),
+        ("preemptible", {"max_preemptions": "0"}, False),
+        ("preemptible", {"max_preemptions": "1"}, True),
         ("all", {"preemptible": "false"}, True),
+        ("all", {"max_preemptions": "0"}, True),
         ("all", {"interactive": "true"}, True),
         ("none", {}, False),
     ],

@@ -204,6 +204,18 @@ def test_002_the_toggle_of_the_over_subscription_rules_switches_it_off() -> None
     assert (status, answer["warnings"]) == (200, [])
 
 
+def test_002_a_job_that_has_reached_its_own_limit_on_preemptions_counts_as_non_preemptible() -> None:
+    api = with_labs()
+    for name, most in (("limited", "0"), ("later", "1")):
+        api.tagged(name, project="vision", max_preemptions=most)
+    status, error = api.put(quotas(vision=0), version=1)
+    assert (status, error["message"]) == (
+        409,
+        "The quota of the project vision would fall from 2 to 0 p5, and its running non-preemptible jobs hold 1: "
+        "limited.",
+    )
+
+
 def test_002_jobs_that_are_being_stopped_give_their_slots_back() -> None:
     api = with_labs("vision", "vision")
     assert api.call("DELETE", "/jobs/lab1")[0] in {200, 202}

@@ -10,14 +10,17 @@ import pytest
 from job_queue.api.previews import MOST_LISTED
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import TakesTooLong
+from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.scheduler import Policy
 from job_queue.services.preview import TIME_LIMIT_SECONDS, PreviewService
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.workload import Overheads
-from tests.jobs import OWNER, P5, a_body
+from tests.jobs import NOW, OWNER, P5, a_body
+from tests.queue_harness import Harness
 from tests.unit.queue_api import ADMIN, P4, STRANGER, Api, Governed, a_policy
 
 HOUR = 3600
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
 
 
 def preview(api: Api, caller: str = STRANGER, **wanted: Any) -> tuple[int, Any]:
@@ -139,6 +142,24 @@ def test_a_policy_above_the_ceiling_is_looked_at_and_could_not_be_applied() -> N
     (warning,) = answer["warnings"]
     assert "MaxCapacity" in warning
     assert api.put(policy, version=1)[0] == 400
+
+
+def test_a_plan_pool_without_a_capacity_gets_no_instances_above_the_ceiling() -> None:
+    queue = Harness()
+    queue.training.plans = {PLAN: (PlanPart(9, int(NOW) - HOUR, int(NOW) + 10 * HOUR),)}
+    winter = {"name": "winter", "instance_type": P5, "training_plan": PLAN}
+
+    def document(p4: int) -> dict[str, Any]:
+        on_demand = {"name": "p4", "instance_type": P4, "capacity": p4}
+        return {"pools": [winter, on_demand], "projects": [{"name": "default", "quota": {"winter": 9}}]}
+
+    queue.repository.apply_policy(json.dumps(document(p4=3)), 0, "ada", queue.now)
+    queue.policies.max_capacity = 4
+    for name in ("a", "b", "c"):
+        queue.submit(name)
+    assert list(queue.states().values()) == ["running", "pending", "pending"]
+    _, answer = preview(Api(queue=queue), policy=document(p4=5))
+    assert (len(answer["warnings"]), answer["starts"]) == (1, [])
 
 
 def test_shared_pools_that_the_stack_does_not_support_are_a_warning() -> None:

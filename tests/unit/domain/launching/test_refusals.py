@@ -70,6 +70,15 @@ def test_the_sentence_says_what_to_ask_for() -> None:
     [
         ("ValidationException: Training plan arn:... has expired.", True, False),
         ("ValidationException: MaxWaitTimeInSeconds above 0 is required for managed spot training.", True, False),
+        ("Value 'ml.x' at 'resourceConfig.instanceType' failed to satisfy constraint.", True, False),
+        ("Spot training is not supported for the instance type ml.x in 'us-east-1'.", True, False),
+        # words of users
+        ("The repository with name 'spotify-train' does not exist in the registry with id '123'.", False, False),
+        ("The bucket doesn't have the object 'spot data' and `instance type`.", False, False),
+        ("Value 'spot' at 'roleArn' failed to satisfy constraint.", False, False),
+        ("No S3 objects found under s3://training-plan/spot given in input data source.", False, False),
+        ("The image 123.dkr.ecr.us-east-1.amazonaws.com/spot:1 of arn:aws:iam::1:role/spot is gone.", False, False),
+        ("The training job my-spot, spot-run or spotify exists.", False, False),
         # awslabs/predictive-maintenance-using-machine-learning 3
         ("Could not assume role arn:aws:iam::1:role/x. Please ensure that the role exists and allows ...", False, True),
         # aws/amazon-sagemaker-examples 2489
