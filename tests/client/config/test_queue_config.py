@@ -8,6 +8,7 @@ import pytest
 
 from sagemaker_queue import ConfigError, QueueClient, QueueConfig, find_config
 from sagemaker_queue.cli.entry import main
+from sagemaker_queue.queue.config.queue_config import find_defaults
 
 PROFILES = """
 default = "home"
@@ -71,6 +72,40 @@ class TestPrecedence:
     def test_an_argument_replaces_one_setting_of_a_profile(self, profiles: Path) -> None:
         found = find_config(profile="vpc", api_id="other", region="us-west-1")
         assert (found.api_id, found.region, found.aws_profile) == ("other", "us-west-1", "research")
+
+    def test_the_environments_api_id_belongs_to_the_environments_address(self, profile_file: Path) -> None:
+        profile_file.write_text('[profiles.x]\nrole = "arn"\n[profiles.y]\nurl = "https://y/prod"\n')
+        environ = {
+            "SAGEMAKER_QUEUE_CONFIG": str(profile_file),
+            "SAGEMAKER_QUEUE_URL": "https://env/prod",
+            "SAGEMAKER_QUEUE_API_ID": "env-id",
+        }
+        assert find_config(profile="x", environ=environ) == QueueConfig("https://env/prod", "env-id")
+        assert find_config(profile="x", api_id="own", environ=environ) == QueueConfig("https://env/prod", "own")
+        assert find_config(profile="y", environ=environ) == QueueConfig("https://y/prod")
+
+    def test_a_configuration_keeps_the_profile_of_its_defaults(
+        self, profile_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        profile_file.write_text(
+            'default = "a"\n[profiles.a]\nrole = "role-a"\n[profiles.b]\nurl = "http://localhost/b"\nrole = "role-b"\n'
+        )
+
+        def role(config: QueueConfig | None, **named: str) -> str | None:
+            return find_defaults(*QueueClient(config, region="eu-west-1", **named).named).role  # type: ignore[arg-type]
+
+        assert role(find_config(profile="b")) == role(None, profile="b") == "role-b"
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://localhost/env")
+        assert role(find_config(profile="b")) == role(None, profile="b") == "role-b"
+        assert role(find_config()) == role(None) == "role-a"
+        assert role(QueueConfig("http://localhost/c")) is None
+        assert role(find_config(url="http://localhost/c")) is role(None, url="http://localhost/c") is None
+        assert find_defaults(*QueueClient(find_config()).impatient(1).named).role == "role-a"
+
+    def test_a_file_cannot_name_the_profile_of_its_defaults(self, profile_file: Path) -> None:
+        profile_file.write_text('default = "x"\n[profiles.x]\nurl = "https://x/prod"\nprofile = "y"\n')
+        with pytest.raises(ConfigError, match="unknown setting 'profile'"):
+            find_config()
 
     def test_address_and_profile_together_are_a_contradiction(self) -> None:
         with pytest.raises(ConfigError, match="not both"):
