@@ -515,6 +515,25 @@ def test_s3_does_not_answer(job_defaults: Callable[..., None], doctor: Doctor, m
     assert "gateway endpoint for S3" in str(finding.remedy)
 
 
+def test_sts_does_not_answer(
+    job_defaults: Callable[..., None], doctor: Doctor, sts: ScriptedServer, s3: ScriptedServer
+) -> None:
+    job_defaults(bucket="sets")
+    sts.always_hangs_up()
+    finding = doctor()["bucket"]
+    assert "STS" in finding.message and "smq config set account" in str(finding.remedy)
+    assert "S3" not in finding.message + str(finding.remedy) and not s3.received
+
+
+@pytest.mark.parametrize("setting", [{"account": "123456789012"}, {"bucket_owners": "sets=any"}])
+def test_a_known_owner_of_the_bucket_needs_no_sts(
+    job_defaults: Callable[..., None], doctor: Doctor, sts: ScriptedServer, setting: dict[str, str]
+) -> None:
+    job_defaults(bucket="sets", **setting)
+    sts.always_hangs_up()
+    assert doctor()["bucket"].message == "There is no bucket sets."
+
+
 def tls_server(folder: Path) -> Any:
     """A server whose certificate is its own work."""
     x509 = pytest.importorskip("cryptography.x509")
