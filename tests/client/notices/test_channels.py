@@ -58,9 +58,11 @@ def queue(server: ScriptedServer) -> QueueClient:
     return QueueClient(url=server.url, region="eu-west-1")
 
 
-def test_a_topic_gets_it_as_mail_would_show_it(queue: QueueClient) -> None:
+@pytest.mark.parametrize("region", ["eu-west-1", "us-east-2"])  # the queue's, and another one
+def test_a_topic_gets_it_as_mail_would_show_it(queue: QueueClient, region: str) -> None:
     with mock_aws():
-        sns, sqs = boto3.client("sns"), boto3.client("sqs")
+        session = boto3.Session(region_name=region)
+        sns, sqs = session.client("sns"), session.client("sqs")
         topic = sns.create_topic(Name="training")["TopicArn"]
         box = sqs.create_queue(QueueName="box")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=box, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]

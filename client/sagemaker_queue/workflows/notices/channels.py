@@ -76,7 +76,7 @@ class Topic:
         """Publish the notice. Raises NotSent."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # slow to import
 
-        self._client = self._client or self._queue.aws_client("sns")
+        self._client = self._client or self._queue.aws_client("sns", self._arn.split(":")[3])
         subject = f"{notice.job}: {notice.kind}"[:LONGEST_SUBJECT]
         try:
             self._client.publish(TopicArn=self._arn, Subject=subject, Message=notice.text)
