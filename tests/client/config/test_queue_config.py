@@ -132,6 +132,9 @@ class TestComplaints:
             ("profiles = 1", "profiles must be tables"),
             ('default = "x"', "no profile 'x' in .*; its profiles: none"),
             ("default = 7", "no profile 7 in"),
+            ('[default]\nurl = "https://y"', "default must be the name of a profile"),
+            ('[[default]]\nurl = "https://y"', "default must be the name of a profile"),
+            (f"x = {'9' * 5000}", "a number with too many digits"),
             ('default = "x"\n[profiles]\nx = 1', "profile 'x' must be a table with: url, api_id"),
             ('default = "x"\n[profiles.x]\napi_id = "y"', "profile 'x' has no url"),
             (
@@ -148,6 +151,16 @@ class TestComplaints:
             find_config()
         assert str(profile_file) in str(error.value)
 
+    def test_a_default_that_is_a_table_is_refused_wherever_it_is_read(
+        self, profile_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        profile_file.write_text('[default]\nurl = "https://y"\n')
+        assert main(["config", "list"]) == 2
+        assert "default must be the name of a profile" in capsys.readouterr().err
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "https://env/prod")
+        with pytest.raises(ConfigError, match="default must be the name of a profile"):
+            find_defaults()
+
     @pytest.mark.parametrize("text", [b"\xff", None])
     def test_a_file_that_cannot_be_read(self, profile_file: Path, text: bytes | None) -> None:
         if text is None:
@@ -158,7 +171,18 @@ class TestComplaints:
             find_config()
 
     @pytest.mark.parametrize(
-        "url", ["abc", "ftp://x/prod", "http://", "https:///prod", "https://x:port/", "https://x/prod?a=b", "http://[x"]
+        "url",
+        [
+            "abc",
+            "ftp://x/prod",
+            "http://",
+            "https:///prod",
+            "https://x:port/",
+            "https://x/prod?a=b",
+            "http://[x",
+            "https://abc..execute-api.eu-west-1.amazonaws.com/prod",
+            f"https://{'a' * 64}.example/prod",
+        ],
     )
     def test_an_address_that_is_none(self, url: str) -> None:
         with pytest.raises(ConfigError, match="is not the address of a queue"):

@@ -89,6 +89,7 @@ class QueueConfig:
         try:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
+            host.encode("idna")  # raises UnicodeError, such as for an empty label: https://abc..execute-api...
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
             # Parsers of URLs disagree about these characters: the same text can be the host for one parser, and the
             # path for another parser.
@@ -250,6 +251,11 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
     profiles = document.get("profiles", {})
     if not isinstance(profiles, dict):
         raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    if isinstance(document.get("default"), (dict, list)):
+        raise ConfigError(
+            f'{path}: default must be the name of a profile, such as "research"; the settings of a profile belong in'
+            " its own table, such as [profiles.research]."
+        )
     return profiles
 
 
@@ -307,6 +313,8 @@ def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
         raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
+    except ValueError as error:  # Python's limit of digits
+        raise ConfigError(f"The profile file {path} has a number with too many digits: correct it.") from error
 
 
 def _check_table(table: object, where: str) -> None:
