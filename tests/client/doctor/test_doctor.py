@@ -277,6 +277,13 @@ def test_a_proxy_is_named_and_its_password_is_not(monkeypatch: pytest.MonkeyPatc
     assert "s3cret" not in str(found)
 
 
+def test_a_name_that_no_host_can_have_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch, doctor: Doctor) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy..example:80")
+    found = doctor("--url", OWN)["dns"]
+    assert found.status == FAILED and "proxy..example cannot be resolved" in found.message
+    assert "Correct HTTPS_PROXY" in str(found.remedy)
+
+
 # --- the clock ----------------------------------------------------------------------------------------
 
 

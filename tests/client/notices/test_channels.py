@@ -52,6 +52,14 @@ def test_a_webhook_that_all_can_read_on_the_way_is_refused() -> None:
         assert "secret" not in str(failure.value)
 
 
+def test_an_address_that_is_none_is_told_without_its_secret() -> None:
+    with pytest.raises(ConfigError, match="is not valid") as refused:
+        Webhook("https://[secret")
+    with pytest.raises(NotSent, match="cannot be reached") as failure:
+        Webhook("https://hooks..example/secret").send(NOTICE)
+    assert "secret" not in f"{refused.value} {failure.value}"
+
+
 @pytest.fixture
 def queue(server: ScriptedServer) -> QueueClient:
     assert urlsplit(server.url).hostname == "127.0.0.1"
