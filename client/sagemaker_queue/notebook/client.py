@@ -382,7 +382,13 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
 
 def _words_of(command: Command) -> tuple[str, ...]:
     """Return the words of a command, split as by a shell. Raises InvalidOption if there are no words."""
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    except ValueError as error:
+        raise InvalidOption(
+            f"The command {command!r} cannot be split into words ({error}): close the quotation, or give a list of "
+            "words."
+        ) from error
     if not words:
         raise InvalidOption('No command is given, such as "python train.py".')
     return tuple(words)

@@ -137,6 +137,7 @@ def test_what_the_queue_refuses_is_not_uploaded(s3: Any, server: ScriptedServer)
     ("command", "said", "error", "message"),
     [
         ("", {}, InvalidOption, "No command"),
+        ("echo it's", {}, InvalidOption, "close the quotation"),
         ("python train.py", {"role": None}, InvalidOption, r"give role=\.\.\."),
         ("python train.py", {"instance": 2}, TypeError, "Did you mean 'instances'"),
         ("python train.py", {"instances": 0}, InvalidOption, "not a number of instances"),

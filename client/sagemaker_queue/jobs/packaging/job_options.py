@@ -4,6 +4,7 @@ The rows of the table are read from annotations. So this module has no ``from __
 would turn annotations into texts. The annotations must be valid in Python 3.9.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +101,7 @@ def _gpus(text: str) -> float:
         tenths = round(float(text) * 10, 6)
     except ValueError:
         tenths = 0
-    if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
+    if not 0 < tenths < math.inf or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
         raise InvalidOption(
             f"{text!r} is not a number of GPUs: write a whole number, or tenths of one GPU, such as 1, 4 or 0.5."
         )
