@@ -7,7 +7,6 @@ eventbridge/pricing, cloudwatch/pricing, xray/pricing, s3/pricing, kms/pricing, 
 HOURS = 730  # in a month
 API_REQUEST = 3.50 / 1e6  # a request to a REST API
 LAMBDA_REQUEST = 0.20 / 1e6
-LAMBDA_GB_SECOND = 0.0000166667  # x86_64
 LAMBDA_ARM_GB_SECOND = 0.0000133334  # arm64, the template's default
 READ_UNIT = 0.125 / 1e6  # 4 KB read strongly consistently; eventually consistent reads take half a unit
 WRITE_UNIT = 0.625 / 1e6  # 1 KB written; a transaction takes two units

@@ -81,7 +81,7 @@ class Watch:
         """The price of the hour, in cents."""
         dollars = (
             self.requests * (prices.API_REQUEST + prices.LAMBDA_REQUEST)
-            + self.lambda_seconds * MEMORY_GB * prices.LAMBDA_GB_SECOND
+            + self.lambda_seconds * MEMORY_GB * prices.LAMBDA_ARM_GB_SECOND
             + self.read_units * prices.READ_UNIT
             + self.requests * LOG_BYTES / 1e9 * prices.LOG_GB
         )

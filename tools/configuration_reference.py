@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from sagemaker_queue.queue.config.job_defaults import JobDefaults
-from sagemaker_queue.queue.config.notice_settings import NoticeSettings
-from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.config.job_defaults import SETTINGS, JobDefaults
+from sagemaker_queue.queue.config.notice_settings import NOTICE_SETTINGS, NoticeSettings
+from sagemaker_queue.queue.config.queue_config import QUEUE_SETTINGS, QueueConfig
 from tools.generated_text import update_page, with_sections
 from tools.markdown import table
 
@@ -28,6 +28,7 @@ _TABLES = (
     ("Keys for jobs", JobDefaults),
     ("Keys for notices", NoticeSettings),
 )
+_SETTINGS = {*QUEUE_SETTINGS, *SETTINGS, *NOTICE_SETTINGS}
 _VALUES = {"str": "text", "int": "whole number", "bool": "true or false", "Mapping": "table"}
 
 
@@ -68,7 +69,7 @@ def keys(settings: type) -> list[Definition]:
     return [
         _definition(field.target.id, _value(field), below)
         for field, below in pairwise([*definition.body, ast.Pass()])
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.target.id in _SETTINGS
     ]
 
 

@@ -7,6 +7,7 @@ import socket
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -256,6 +257,16 @@ class TestCalls:
         with pytest.raises(NotFound):
             queue.job(name)
         assert server.received == []
+
+    def test_any_mapping_is_an_object(self, server: ScriptedServer, queue: QueueClient) -> None:
+        server.answers(202, JOB1)
+        queue.submit(MappingProxyType({"TrainingJobName": "job1", "Environment": MappingProxyType({"A": "b"})}))
+        assert json.loads(server.received[0].body) == {"TrainingJobName": "job1", "Environment": {"A": "b"}}
+
+    def test_a_proxy_of_an_impossible_name_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://proxy..example:80")
+        with pytest.raises(ConfigError, match="correct HTTPS_PROXY"):
+            QueueClient(url="https://queue.example/prod", region="eu-west-1").queue()
 
     @pytest.mark.parametrize(
         ("value", "field"),

@@ -40,7 +40,7 @@ from sagemaker_queue.workflows.saved_checkpoints import (
     remove_checkpoints,
 )
 from sagemaker_queue.workflows.selection import Selection, matching_job_names
-from sagemaker_queue.workflows.submission import upload_code
+from sagemaker_queue.workflows.submission import submit_request, upload_code
 from sagemaker_queue.workflows.usage.period import moment_of, past_attempts
 from sagemaker_queue.workflows.waiting import UnfinishedJobs, wait_until_finished
 
@@ -110,7 +110,8 @@ class QueueClient(client.QueueClient):
         with self._job_from_keywords(request, job) as (described, code, storage):
             wanted = described.request()
             upload_code(self, wanted, code, storage, preflight=preflight)
-        return _with_keywords(super().submit(wanted, preflight=preflight))
+            times = described.relative_times
+        return _with_keywords(submit_request(self, wanted, preflight=preflight, relative_times=times))
 
     @_with_job_keywords
     def sweep(
@@ -137,8 +138,10 @@ class QueueClient(client.QueueClient):
             jobs = [job_for_run(template, group, run) for run in runs]
             first, *_ = [one.request() for one in jobs]  # an invalid request fails here, before the upload
             upload_code(self, first, code, storage, preflight=preflight)
-        submit = super().submit
-        done = submit_all(jobs, lambda one: submit(one.request(), preflight=preflight))
+        times = template.relative_times
+        done = submit_all(
+            jobs, lambda one: submit_request(self, one.request(), preflight=preflight, relative_times=times)
+        )
         for error in filter(None, done.refused.values()):
             missing = ", ".join(done.refused)
             said = f"{len(done.refused)} of {amount(len(jobs), 'job')} not submitted: {missing}. {error}"
@@ -379,7 +382,13 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
 
 def _words_of(command: Command) -> tuple[str, ...]:
     """Return the words of a command, split as by a shell. Raises InvalidOption if there are no words."""
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    except ValueError as error:
+        raise InvalidOption(
+            f"The command {command!r} cannot be split into words ({error}): close the quotation, or give a list of "
+            "words."
+        ) from error
     if not words:
         raise InvalidOption('No command is given, such as "python train.py".')
     return tuple(words)

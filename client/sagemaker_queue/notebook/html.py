@@ -31,7 +31,7 @@ from sagemaker_queue.presentation.tables.jobs import (
     job_facts,
     request_facts,
 )
-from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows, useful_rows
+from sagemaker_queue.presentation.tables.usage_tables import Hours, budget_notes, usage_notes, usage_rows, useful_rows
 from sagemaker_queue.presentation.text.checkpoint_text import HEADERS, checkpoint_rows
 from sagemaker_queue.workflows.saved_checkpoints import JobCheckpoints
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
@@ -138,19 +138,24 @@ def usage(
     projects: Mapping[str, ProjectCauses],
     *,
     priced: bool,
+    complete: bool,
 ) -> str:
     """Return tables of usage, of the useful part for each project if there are ``projects``, and of budgets."""
     headers, rows = usage_rows(by, parts, total, priced=priced)
-    shown = _numbers_right(headers, rows) + "".join(
-        f"<p>{text(note)}</p>" for note in usage_notes(total, priced=priced)
-    )
+    shown = _numbers_right(headers, rows) + _notes(usage_notes(total, priced=priced))
     if projects:
         shown += _titled("Useful part for each project", _numbers_right(*useful_rows(projects)))
     left = [
         [it.budget.project, it.owner, f"{it.hours:,.2f}", f"{it.budget.hours:,.2f}", it.budget.period] for it in budgets
     ]
     titles = ["Project", "Owner", "Left-h", "Budget-h", "Period"]
-    return shown + (_titled("Remaining budgets", table(titles, left)) if left else "")
+    if left:
+        shown += _titled("Remaining budgets", table(titles, left)) + _notes(budget_notes(complete=complete))
+    return shown
+
+
+def _notes(notes: Iterable[str]) -> str:
+    return "".join(f"<p>{text(note)}</p>" for note in notes)
 
 
 def log(lines: Iterable[str]) -> str:

@@ -42,6 +42,8 @@ class UsageReport:
     projects: Mapping[str, ProjectCauses] = field(default_factory=dict)
     """Filled only for the key ``cause``: the instance time of each project by cause. ``useful_percent`` is the
     percentage of this time that was useful."""
+    budgets_complete: bool = True
+    """False if more attempts ended than were read: less is left of the budgets than ``budgets`` says."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""
@@ -49,7 +51,15 @@ class UsageReport:
         return frame_of([dict(row) for row in rows], [self.by, *self.total.hours()])
 
     def _repr_html_(self) -> str:
-        return html.usage(self.by, self.parts, self.total, self.budgets, self.projects, priced=self.priced)
+        return html.usage(
+            self.by,
+            self.parts,
+            self.total,
+            self.budgets,
+            self.projects,
+            priced=self.priced,
+            complete=self.budgets_complete,
+        )
 
 
 @dataclass(frozen=True)
@@ -90,5 +100,7 @@ def usage_report(
     policy, now = queue.policy().policy, datetime.now(timezone.utc)
     prices = PriceList(policy.get("prices") or {})
     sums = usage_sums(attempts, by, prices)
-    remaining = remaining_budgets(queue, budgets_of(policy, projects, now), now).remaining
-    return UsageReport(by, sums.parts, sums.total, remaining, bool(prices), sums.projects)
+    budgets = remaining_budgets(queue, budgets_of(policy, projects, now), now)
+    return UsageReport(
+        by, sums.parts, sums.total, budgets.remaining, bool(prices), sums.projects, budgets_complete=budgets.complete
+    )

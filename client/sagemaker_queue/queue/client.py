@@ -63,7 +63,8 @@ class QueueClient:
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
-        self.named = (url, profile)  # the arguments with which find_defaults chooses the profile
+        own = self.config.profile
+        self.named = (self.config.url if own is None else None, own)  # with these, find_defaults chooses the profile
         self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds

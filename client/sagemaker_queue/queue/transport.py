@@ -26,6 +26,7 @@ from tenacity import (
     stop_after_attempt,
     wait_random_exponential,
 )
+from urllib3.exceptions import LocationParseError
 
 from sagemaker_queue.errors import ConfigError, NoAccountProfile, NotAuthenticated, QueueError, Unavailable
 from sagemaker_queue.queue.config.queue_config import ACCOUNT_PROFILES_VARIABLE, QueueConfig
@@ -97,7 +98,7 @@ class Transport:
         if query:
             # Write a space as %20, because a "+" would be signed as a plus sign.
             url += "?" + urlencode(query, quote_via=quote, safe="")
-        response = self._send(method, url, None if content is None else json.dumps(content))
+        response = self._send(method, url, None if content is None else json.dumps(content, default=dict))
         if not response.ok or response.is_redirect:
             error = refusal(response)
             error.retry_after = _retry_after(response)
@@ -126,6 +127,10 @@ class Transport:
             raise Unavailable(
                 f"The queue at {self._url} cannot be reached ({type(error).__name__});"
                 " is the address right, and are you inside the network of its private API?"
+            ) from error
+        except LocationParseError as error:  # its text may contain a password of the proxy
+            raise ConfigError(
+                "The address of the proxy is not valid: correct HTTPS_PROXY, or name the queue's host in NO_PROXY."
             ) from error
         except requests.RequestException as error:
             raise ConfigError(f"No request can be sent to {self._url}: {error}") from error

@@ -84,7 +84,8 @@ class Search:
         self._pace = PollingPace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
-        self._failed = 0  # number of failed trials; -1 once a trial has ended in another way
+        # Number of failed trials; -1 once a trial has ended in another way, also in an earlier process.
+        self._failed = -1 if any(row.state in ("completed", "pruned") for row in study.rows()) else 0
         self.gave_up = False
 
     def run(self) -> Iterator[SearchEvent]:

@@ -27,7 +27,7 @@ def sweep_runs(template: CommandJob, name: str | None, grids: Grids) -> tuple[st
     the same names, and can submit the missing jobs of an earlier sweep.
     """
     command = template.command
-    identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
+    identity = fingerprint(command, grids, template.identity())
     group = name or f"{stem(command)}-{identity}"
     return group, expand(group, grids, command, template.env)
 

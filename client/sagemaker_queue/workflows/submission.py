@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, QueueError, TooLarge
+from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, NameTaken, QueueError, TooLarge
+from sagemaker_queue.jobs.packaging.job_options import with_times_of
 
 if TYPE_CHECKING:
-    from api_contract.models import PlanAnswer
+    from api_contract.models import PlanAnswer, Submission
     from sagemaker_queue.jobs.packaging.code import Code
     from sagemaker_queue.jobs.packaging.storage import S3Storage
     from sagemaker_queue.queue.client import QueueClient
@@ -45,6 +46,33 @@ def upload_code(
         check_script(request, code)
         check_storage(queue, request, upload_folder=code.address)
     return code.upload(storage, ask_first)
+
+
+def submit_request(
+    queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, relative_times: Sequence[str] = ()
+) -> Submission:
+    """Submit a request. If only relative times differ from the job with its name, return that job.
+
+    ``relative_times`` are the tags with such times, which differ in each call. Raises NameTaken if more differs.
+    """
+    try:
+        return queue.submit(request, preflight=preflight)
+    except NameTaken:
+        if not relative_times:
+            raise
+        try:
+            stored = queue.job(request["TrainingJobName"]).request
+        except QueueError:
+            stored = {}
+        times = with_times_of(_tags(request), _tags(stored), relative_times)
+        if times == _tags(request):
+            raise
+    tags = [{"Key": name, "Value": value} for name, value in times.items()]
+    return queue.submit({**request, "Tags": tags}, preflight=preflight)
+
+
+def _tags(request: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
 
 
 def check_script(request: Mapping[str, Any], code: Code) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sagemaker_queue import ConfigError, QueueClient, QueueConfig, find_config
 from sagemaker_queue.cli.entry import main
+from sagemaker_queue.queue.config.queue_config import find_defaults
 
 PROFILES = """
 default = "home"
@@ -72,6 +73,40 @@ class TestPrecedence:
         found = find_config(profile="vpc", api_id="other", region="us-west-1")
         assert (found.api_id, found.region, found.aws_profile) == ("other", "us-west-1", "research")
 
+    def test_the_environments_api_id_belongs_to_the_environments_address(self, profile_file: Path) -> None:
+        profile_file.write_text('[profiles.x]\nrole = "arn"\n[profiles.y]\nurl = "https://y/prod"\n')
+        environ = {
+            "SAGEMAKER_QUEUE_CONFIG": str(profile_file),
+            "SAGEMAKER_QUEUE_URL": "https://env/prod",
+            "SAGEMAKER_QUEUE_API_ID": "env-id",
+        }
+        assert find_config(profile="x", environ=environ) == QueueConfig("https://env/prod", "env-id")
+        assert find_config(profile="x", api_id="own", environ=environ) == QueueConfig("https://env/prod", "own")
+        assert find_config(profile="y", environ=environ) == QueueConfig("https://y/prod")
+
+    def test_a_configuration_keeps_the_profile_of_its_defaults(
+        self, profile_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        profile_file.write_text(
+            'default = "a"\n[profiles.a]\nrole = "role-a"\n[profiles.b]\nurl = "http://localhost/b"\nrole = "role-b"\n'
+        )
+
+        def role(config: QueueConfig | None, **named: str) -> str | None:
+            return find_defaults(*QueueClient(config, region="eu-west-1", **named).named).role  # type: ignore[arg-type]
+
+        assert role(find_config(profile="b")) == role(None, profile="b") == "role-b"
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://localhost/env")
+        assert role(find_config(profile="b")) == role(None, profile="b") == "role-b"
+        assert role(find_config()) == role(None) == "role-a"
+        assert role(QueueConfig("http://localhost/c")) is None
+        assert role(find_config(url="http://localhost/c")) is role(None, url="http://localhost/c") is None
+        assert find_defaults(*QueueClient(find_config()).impatient(1).named).role == "role-a"
+
+    def test_a_file_cannot_name_the_profile_of_its_defaults(self, profile_file: Path) -> None:
+        profile_file.write_text('default = "x"\n[profiles.x]\nurl = "https://x/prod"\nprofile = "y"\n')
+        with pytest.raises(ConfigError, match="unknown setting 'profile'"):
+            find_config()
+
     def test_address_and_profile_together_are_a_contradiction(self) -> None:
         with pytest.raises(ConfigError, match="not both"):
             find_config(url="https://x/prod", profile="vpc")
@@ -97,6 +132,9 @@ class TestComplaints:
             ("profiles = 1", "profiles must be tables"),
             ('default = "x"', "no profile 'x' in .*; its profiles: none"),
             ("default = 7", "no profile 7 in"),
+            ('[default]\nurl = "https://y"', "default must be the name of a profile"),
+            ('[[default]]\nurl = "https://y"', "default must be the name of a profile"),
+            (f"x = {'9' * 5000}", "a number with too many digits"),
             ('default = "x"\n[profiles]\nx = 1', "profile 'x' must be a table with: url, api_id"),
             ('default = "x"\n[profiles.x]\napi_id = "y"', "profile 'x' has no url"),
             (
@@ -113,6 +151,16 @@ class TestComplaints:
             find_config()
         assert str(profile_file) in str(error.value)
 
+    def test_a_default_that_is_a_table_is_refused_wherever_it_is_read(
+        self, profile_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        profile_file.write_text('[default]\nurl = "https://y"\n')
+        assert main(["config", "list"]) == 2
+        assert "default must be the name of a profile" in capsys.readouterr().err
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "https://env/prod")
+        with pytest.raises(ConfigError, match="default must be the name of a profile"):
+            find_defaults()
+
     @pytest.mark.parametrize("text", [b"\xff", None])
     def test_a_file_that_cannot_be_read(self, profile_file: Path, text: bytes | None) -> None:
         if text is None:
@@ -123,7 +171,18 @@ class TestComplaints:
             find_config()
 
     @pytest.mark.parametrize(
-        "url", ["abc", "ftp://x/prod", "http://", "https:///prod", "https://x:port/", "https://x/prod?a=b", "http://[x"]
+        "url",
+        [
+            "abc",
+            "ftp://x/prod",
+            "http://",
+            "https:///prod",
+            "https://x:port/",
+            "https://x/prod?a=b",
+            "http://[x",
+            "https://abc..execute-api.eu-west-1.amazonaws.com/prod",
+            f"https://{'a' * 64}.example/prod",
+        ],
     )
     def test_an_address_that_is_none(self, url: str) -> None:
         with pytest.raises(ConfigError, match="is not the address of a queue"):

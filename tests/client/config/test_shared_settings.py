@@ -259,6 +259,7 @@ def test_a_value_that_is_wrong_is_refused(
         (b"url = 'a'\nurl = 'b'\n", "is not TOML"),
         (b"\xff\xfeu\x00", "is not UTF-8 text"),
         (b"<html>", "is not TOML"),
+        (b"volume = " + b"9" * 5000, "a number with too many digits"),
         (b"x = " + b"[" * (LARGEST_TEXT - 10), "is not TOML"),
         (b"#" * (LARGEST_TEXT + 1), "has more than 16,384 bytes"),
         (b".".join([b"a"] * 500) + b" = 1", "'a' is not a setting to share"),

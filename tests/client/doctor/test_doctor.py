@@ -277,6 +277,13 @@ def test_a_proxy_is_named_and_its_password_is_not(monkeypatch: pytest.MonkeyPatc
     assert "s3cret" not in str(found)
 
 
+def test_a_name_that_no_host_can_have_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch, doctor: Doctor) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy..example:80")
+    found = doctor("--url", OWN)["dns"]
+    assert found.status == FAILED and "proxy..example cannot be resolved" in found.message
+    assert "Correct HTTPS_PROXY" in str(found.remedy)
+
+
 # --- the clock ----------------------------------------------------------------------------------------
 
 
@@ -513,6 +520,25 @@ def test_s3_does_not_answer(job_defaults: Callable[..., None], doctor: Doctor, m
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{closed.getsockname()[1]}")
         finding = doctor()["bucket"]
     assert "gateway endpoint for S3" in str(finding.remedy)
+
+
+def test_sts_does_not_answer(
+    job_defaults: Callable[..., None], doctor: Doctor, sts: ScriptedServer, s3: ScriptedServer
+) -> None:
+    job_defaults(bucket="sets")
+    sts.always_hangs_up()
+    finding = doctor()["bucket"]
+    assert "STS" in finding.message and "smq config set account" in str(finding.remedy)
+    assert "S3" not in finding.message + str(finding.remedy) and not s3.received
+
+
+@pytest.mark.parametrize("setting", [{"account": "123456789012"}, {"bucket_owners": "sets=any"}])
+def test_a_known_owner_of_the_bucket_needs_no_sts(
+    job_defaults: Callable[..., None], doctor: Doctor, sts: ScriptedServer, setting: dict[str, str]
+) -> None:
+    job_defaults(bucket="sets", **setting)
+    sts.always_hangs_up()
+    assert doctor()["bucket"].message == "There is no bucket sets."
 
 
 def tls_server(folder: Path) -> Any:

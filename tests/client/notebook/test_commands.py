@@ -16,7 +16,7 @@ from sagemaker_queue import FolderError, InvalidOption, InvalidRequest, NameTake
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.submit import submit
 from sagemaker_queue.jobs.packaging.job_options import JobKeywords
-from tests.client.samples import job, refused
+from tests.client.samples import DETAIL, job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -137,6 +137,7 @@ def test_what_the_queue_refuses_is_not_uploaded(s3: Any, server: ScriptedServer)
     ("command", "said", "error", "message"),
     [
         ("", {}, InvalidOption, "No command"),
+        ("echo it's", {}, InvalidOption, "close the quotation"),
         ("python train.py", {"role": None}, InvalidOption, r"give role=\.\.\."),
         ("python train.py", {"instance": 2}, TypeError, "Did you mean 'instances'"),
         ("python train.py", {"instances": 0}, InvalidOption, "not a number of instances"),
@@ -183,6 +184,74 @@ def test_what_is_missing_of_a_sweep_is_told(server: ScriptedServer) -> None:
     with pytest.raises(NameTaken, match=r"4 of 5 jobs not submitted: lr-x-2, lr-x-3, lr-x-4, lr-x-5\. Another request"):
         QueueClient().sweep("train {x}", {"x": range(1, 6)}, name="lr", **HERE)
     assert len(sent(server)) == 4  # what forbids one forbids the last as well
+
+
+def with_earlier_times(request: Json) -> Json:
+    """The request as the same call sent it earlier."""
+    earlier = {"not_before": "2026-11-21T10:00:00Z", "start_by": "2026-11-21T12:00:00Z:cancel"}
+    tags = [{**tag, "Value": earlier.get(tag["Key"], tag["Value"])} for tag in request["Tags"]]
+    assert tags != request["Tags"]
+    return {**request, "Tags": tags}
+
+
+LATER: Any = {"not_before": "2h", "start_by": "4h:cancel", "priority": 1, **HERE}
+NAME_TAKEN = refused("NameTaken", "Another request has the name.")
+
+
+def test_a_repeated_call_with_relative_times_finds_its_job(server: ScriptedServer) -> None:
+    server.answers(200, {})  # the plan before the upload
+    server.answers(202, job("job1", "pending", 1))
+    QueueClient().submit("python train.py", name="job1", **LATER)
+    stored = with_earlier_times(sent(server)[0])
+    server.answers(409, NAME_TAKEN)
+    server.answers(200, {**DETAIL, "request": stored})
+    server.answers(200, job("job1", "running", 1, known=True))
+    assert QueueClient().submit("python train.py", name="job1", **LATER).known
+    assert sent(server)[-1] == stored
+    server.answers(409, NAME_TAKEN)
+    server.answers(200, {**DETAIL, "request": stored})
+    server.answers(409, NAME_TAKEN)
+    with pytest.raises(NameTaken):
+        QueueClient().submit("python train.py", name="job1", **{**LATER, "start_by": "4h:notify"})
+    assert [tag["Value"] for tag in sent(server)[-1]["Tags"] if tag["Key"] == "start_by"] == [
+        "2026-11-21T12:00:00Z:notify"
+    ]
+
+
+@pytest.mark.parametrize("answer", [(404, refused("NotFound", "There is no such job.")), (200, DETAIL)])
+def test_without_the_times_of_the_job_its_name_is_taken(server: ScriptedServer, answer: tuple[int, Json]) -> None:
+    server.answers(200, {})
+    server.answers(409, NAME_TAKEN)
+    server.answers(*answer)
+    with pytest.raises(NameTaken):
+        QueueClient().submit("python train.py", name="job1", **LATER)
+    server.answers(409, NAME_TAKEN)
+    with pytest.raises(NameTaken):
+        QueueClient().submit("python train.py", name="job1", not_before="2099-01-01", **HERE)
+    assert len(sent(server)) == 2
+
+
+def test_a_repeated_sweep_with_relative_times_has_the_same_jobs(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {})
+    server.answers(202, job("train-x-1", "pending", 1))
+    sweep = QueueClient().sweep("train {x}", {"x": [1]}, **LATER)
+    stored = with_earlier_times(sent(server)[0])
+    server.answers(409, NAME_TAKEN)
+    server.answers(200, {**DETAIL, "request": stored})
+    server.answers(200, job("train-x-1", "running", 1, known=True))
+    words = ["--not-before", "3h", "--start-by", "5h:cancel", "--priority", "1", "--grid", "x=1", "--", "train", "{x}"]
+    assert main(["sweep", "--json", *OPTIONS, *words]) == 0
+    assert sent(server)[-1] == stored and len(sweep) == 1
+
+    def group(time: str) -> str:
+        words = ["--not-before", time, "--grid", "x=1", "--", "train", "{x}"]
+        assert main(["sweep", "--json", "--dry-run", *OPTIONS, *words]) == 0
+        return str(json.loads(capsys.readouterr().out)[0]["TrainingJobName"])
+
+    capsys.readouterr()
+    assert group("2099-01-01") == group("2099-01-01") != group("2099-01-02")
 
 
 @pytest.mark.parametrize(

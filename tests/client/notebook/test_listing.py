@@ -10,6 +10,7 @@ import pytest
 from api_contract.models import PoolStatus
 from sagemaker_queue import InvalidOption, QueueClient, to_frame
 from sagemaker_queue.queue import client
+from sagemaker_queue.workflows.usage import budgets
 from tests.client.samples import ATTEMPT, P5, job
 
 if TYPE_CHECKING:
@@ -123,6 +124,19 @@ def test_usage(server: ScriptedServer, queue: QueueClient) -> None:
     assert "vision" in shown and "40.00" in shown and "100.00" in shown
     pytest.importorskip("pandas")
     assert usage.to_frame()[["project", "gpu_hours"]].values.tolist() == [["vision", 32.0]]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_budgets_above_the_limit_of_attempts_say_so(
+    server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(budgets, "MOST_ATTEMPTS", most)
+    server.answers(200, {"version": 1, "policy": BUDGET})
+    server.answers(200, {"attempts": [ATTEMPT], "next": None})
+    server.answers(200, {"attempts": [ATTEMPT], "next": None})  # of the budget's period
+    server.answers(200, {"jobs": [], "next": None})
+    usage = queue.usage()
+    assert usage.budgets_complete == ("less is left" not in usage._repr_html_()) == (most == 1)
 
 
 def test_usage_by_cause(server: ScriptedServer, queue: QueueClient) -> None:

@@ -52,15 +52,25 @@ def test_a_webhook_that_all_can_read_on_the_way_is_refused() -> None:
         assert "secret" not in str(failure.value)
 
 
+def test_an_address_that_is_none_is_told_without_its_secret() -> None:
+    with pytest.raises(ConfigError, match="is not valid") as refused:
+        Webhook("https://[secret")
+    with pytest.raises(NotSent, match="cannot be reached") as failure:
+        Webhook("https://hooks..example/secret").send(NOTICE)
+    assert "secret" not in f"{refused.value} {failure.value}"
+
+
 @pytest.fixture
 def queue(server: ScriptedServer) -> QueueClient:
     assert urlsplit(server.url).hostname == "127.0.0.1"
     return QueueClient(url=server.url, region="eu-west-1")
 
 
-def test_a_topic_gets_it_as_mail_would_show_it(queue: QueueClient) -> None:
+@pytest.mark.parametrize("region", ["eu-west-1", "us-east-2"])  # the queue's, and another one
+def test_a_topic_gets_it_as_mail_would_show_it(queue: QueueClient, region: str) -> None:
     with mock_aws():
-        sns, sqs = boto3.client("sns"), boto3.client("sqs")
+        session = boto3.Session(region_name=region)
+        sns, sqs = session.client("sns"), session.client("sqs")
         topic = sns.create_topic(Name="training")["TopicArn"]
         box = sqs.create_queue(QueueName="box")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=box, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]

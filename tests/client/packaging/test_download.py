@@ -70,6 +70,16 @@ def test_links_in_the_target_are_not_followed(s3: Any, tmp_path: Path, capfd: py
     assert capfd.readouterr().err.count("not downloaded") == 5
 
 
+def test_a_file_below_a_file_is_refused(s3: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(s3, "r/x")
+    (tmp_path / "file").write_text("mine")
+    for target in ("file/x", "file/deep/x"):
+        assert main(["data", "get", f"s3://{BUCKET}/r/x", str(tmp_path / target)]) == 1
+        message = capfd.readouterr().err
+        assert message.startswith("smq: ") and str(tmp_path / "file") in message
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 @pytest.mark.parametrize("key", ["..", "x/..", "x/\\etc", "x/."])
 def test_the_name_of_an_address_is_no_way_out(
     s3: Any, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

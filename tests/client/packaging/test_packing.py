@@ -73,6 +73,13 @@ def test_ignore_files_are_read_as_git_reads_them(folder: Path) -> None:
     assert "sub/a.log" in ours and "sub/keep.log" not in ours and "sub/build/x" in ours
 
 
+def test_lines_that_git_ignores_are_ignored(folder: Path) -> None:
+    fill(folder, "a.log", "b", "c")
+    for name in (".gitignore", ".smqignore"):
+        (folder / name).write_text("!\n! \nb\\\n\\\n*.log\n")
+    assert set(packed(folder)) == listed_by_git(folder) == {".gitignore", ".smqignore", "b", "c"}
+
+
 def listed_by_git(folder: Path) -> set[str]:
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     listed = subprocess.run(

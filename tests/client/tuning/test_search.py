@@ -218,6 +218,14 @@ def test_where_all_fail_no_more_are_begun() -> None:
     assert (len(found), gave_up) == (10, False)
 
 
+def test_a_continued_study_with_completed_trials_is_not_given_up() -> None:
+    cluster = Cluster(lines)
+    assert [row.state for row in rows(cluster, a_plan(), trials=2)] == ["completed", "completed"]
+    cluster.fail = {f"s-{number:03}": "no module named torch" for number in range(20)}
+    found, _, gave_up = run(cluster, a_plan(), trials=GIVE_UP_AFTER + 4)
+    assert (len(found), gave_up) == (GIVE_UP_AFTER + 4, False)
+
+
 @pytest.mark.parametrize(
     ("written", "reason"),
     [("nothing of the kind", "no line of its log matches 'loss (\\\\S+)'"), ("loss nan", "loss is not a number")],

@@ -78,6 +78,28 @@ def test_the_fleet(theme: Any) -> None:
     assert list(figure.layout.yaxis.ticktext) == ["p5: 2", "c6"]
 
 
+@pytest.mark.parametrize("projects", [["nlp"], ["nlp", "vision"], list("klmnopqrstuvw")])
+def test_a_project_that_is_gone_looks_like_no_present_one(theme: Any, projects: list[str]) -> None:
+    from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
+
+    active = tuple(
+        JobSummary(f"of-{name}", "running", project=name, slots={"p5": 1}, started=NOW - HOUR) for name in projects
+    )
+    pools = (PoolStatus("p5", capacity=2 * len(projects)),)
+
+    def looks(past: tuple[PastAttempt, ...]) -> dict[str, Any]:
+        status = QueueStatus(pools=pools, active=active, projects=tuple(map(ProjectStatus, projects)))
+        found = traces(fleet_figure(status, past, NOW, theme))
+        return {
+            name: (found[name].marker.color, found[name].marker.pattern.shape)
+            for name in {*projects, "gone"} & {*found}
+        }
+
+    with_gone = looks(PAST)
+    assert len(set(with_gone.values())) == len(projects) + 1
+    assert looks(()) == {name: look for name, look in with_gone.items() if name != "gone"}
+
+
 def test_a_fleet_without_pools_says_so(theme: Any) -> None:
     from sagemaker_queue.ui.figures.fleet_figures import NOTHING, fleet_figure
 

@@ -38,3 +38,25 @@ def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> No
         state.wait_for()
         queue.refuses = False
         outage.wait_for(state="hidden")
+
+
+@pytest.mark.thorough
+def test_the_name_of_downloaded_usage_has_the_date_of_the_shown_sums(tmp_path: Path) -> None:
+    with (
+        sample_queue(1) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
+        browsing() as browser,
+        page_of(browser, served) as page,
+    ):
+        page.goto(served.address)
+        page.get_by_role("link", name="Usage", exact=True).click()
+        told = page.get_by_text(re.compile(r"Attempts that have ended since \d{4}-\d\d-01"))
+        told.wait_for()
+        since = re.findall(r"\d{4}-\d\d-01", told.inner_text())[0]
+        queue.refuses = True
+        page.get_by_label("of", exact=True).click()
+        page.get_by_role("option", name="90 days").click()
+        page.get_by_text("The queue did not answer.").wait_for()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="CSV").click()
+        assert download.value.suggested_filename == f"usage-by-project-since-{since}.csv"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.watching import a_queue, watch_for_an_hour
+from benchmarks import prices
+from benchmarks.watching import CALL_SECONDS, Watch, a_queue, watch_for_an_hour
 
 MOST_CENTS = 0.05  # for a followed waiting hour
 
@@ -15,3 +16,8 @@ def test_an_hour_of_following_a_waiting_job_costs_less_than_a_twentieth_of_a_cen
     assert watch.calls == 4 * watch.requests
     assert watch.read_units <= 5 * watch.requests
     assert watch.cents < MOST_CENTS
+
+
+def test_a_second_of_lambda_has_the_price_of_the_template_s_default_architecture() -> None:
+    watch = Watch(requests=0, read_units=0, calls=round(1 / CALL_SECONDS), own_seconds=0)
+    assert watch.cents == pytest.approx(100 * prices.LAMBDA_ARM_GB_SECOND)  # 1 GB

@@ -18,6 +18,7 @@ from sagemaker_queue.presentation.text.layout import facts, table
 from sagemaker_queue.queue.config.notice_settings import SECRET_SETTINGS
 from sagemaker_queue.queue.config.queue_config import (
     PROFILE_VARIABLE,
+    QUEUE_SETTINGS,
     URL_VARIABLE,
     find_config,
     find_defaults,
@@ -69,7 +70,8 @@ def config_show(as_json: bool) -> int:
     jobs = find_defaults(url=named.url, profile=named.profile)
     notices = asdict(find_notices(url=named.url, profile=named.profile))
     notices.update({name: "(set, and not shown)" for name in SECRET_SETTINGS if notices[name]})
-    values: dict[str, Any] = {**asdict(queue), **asdict(jobs), **notices}
+    address = {name: getattr(queue, name) for name in QUEUE_SETTINGS}
+    values: dict[str, Any] = {**address, **asdict(jobs), **notices}
     values["data"] = {path: str(address) for path, address in jobs.data.items()}
     if as_json:
         print_json(values)

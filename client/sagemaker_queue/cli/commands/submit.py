@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -44,7 +44,7 @@ from sagemaker_queue.presentation.text.explanations import plan_page
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.workflows.saved_checkpoints import choose_step, copy_step, list_checkpoints
-from sagemaker_queue.workflows.submission import check_acceptance, check_storage, upload_code
+from sagemaker_queue.workflows.submission import check_acceptance, check_storage, submit_request, upload_code
 
 if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.code import Code
@@ -164,7 +164,15 @@ def submit(
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with errors_with_options(request):
         said = partial(with_options, request=request)
-        code_of_submission = _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
+        code_of_submission = _queue_job(
+            queue,
+            request,
+            preflight=preflight,
+            wait=wait,
+            as_json=as_json,
+            said=said,
+            relative_times=job.relative_times,
+        )
     return _enter(queue, request["TrainingJobName"], cancels=cancels) if shows_shell else code_of_submission
 
 
@@ -420,13 +428,14 @@ def _queue_job(
     wait: bool,
     as_json: bool,
     said: Callable[[str], str] = str,
+    relative_times: Sequence[str] = (),
 ) -> int:
     """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
 
     ``said`` is called with each warning, to replace the request's fields in the text by options of ``smq``.
     """
     try:
-        submission = queue.submit(request, preflight=preflight)
+        submission = submit_request(queue, request, preflight=preflight, relative_times=relative_times)
     except NameTaken as error:
         name = request["TrainingJobName"]
         raise NameTaken(

@@ -124,7 +124,7 @@ class Hooks:
             answer = HANDLERS[service.service_id.hyphenize()][model.name](self.jobs, call)
         except QueueError as error:
             return refused(error)
-        except ClientError as error:  # from a call of AWS that the handler made
+        except ClientError as error:  # from a call of AWS that the handler made, or in place of one
             return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), dict(error.response)
         return None if answer is None else _accepted(answer)
 

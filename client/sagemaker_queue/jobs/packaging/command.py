@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import MEGABYTE, did_you_mean
 from sagemaker_queue.jobs.hyperparameters import in_pieces
-from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, accepted_sizes, tags_of
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, accepted_sizes, relative_times, tags_of
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.config.queue_config import find_defaults
 from sagemaker_queue.queue.data_links import S3Address, link_path
@@ -95,6 +95,7 @@ class CommandJob:
     data: tuple[DataLink, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    relative_times: tuple[str, ...] = ()  # the tags with times that were given relative to now
     checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named it
     checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets a folder of its own in this folder
     launcher: str | None = None
@@ -150,6 +151,11 @@ class CommandJob:
             **({"Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()]} if self.tags else {}),
         }
         return _overridden(self.more, request)
+
+    def identity(self) -> Json:
+        """Return the request without the job's name and relative times: equal for a repeated call."""
+        tags = {name: value for name, value in self.tags.items() if name not in self.relative_times}
+        return replace(self, name=stem(self.command), tags=tags).request()
 
     def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
         """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command, or None."""
@@ -279,6 +285,7 @@ def packed_job(
                 data=tuple(_link(path, address, mode, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **_texts(options.get("env", {}))},
                 tags=tags,
+                relative_times=relative_times(options),
                 checkpoints=checkpoints,
                 checkpoint_home=home / "checkpoints" if checkpoint or defaults.checkpoint else None,
                 launcher=options.get("launcher"),

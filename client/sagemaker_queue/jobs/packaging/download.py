@@ -109,7 +109,10 @@ def fetch_all(
 
 def fetch_file(stored: Stored, file: Path, storage: S3Storage, progress: Progress | None = None) -> None:
     """Download an object to a file that the user has named; a link of that name is replaced, not followed."""
-    _make_folder(file.parent)
+    try:
+        _make_folder(file.parent)
+    except PathRefused as error:
+        raise StorageError(f"{stored.address} cannot be downloaded to {file}: {error}.") from error
     _fetch_to(file, stored, storage, progress)
 
 

@@ -29,7 +29,8 @@ class _Rules:
         lines: dict[str, list[str]] = {name: [] for name in IGNORE_FILES}
         for name in IGNORE_FILES:
             if (folder / name).is_file():
-                lines[name] = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+                text = (folder / name).read_text(encoding="utf-8", errors="replace")
+                lines[name] = list(filter(_is_pattern, text.splitlines()))
         every = map(_git_meaning, sum(lines.values(), []))
         return cls(folder, GitIgnoreSpec.from_lines(every), GitIgnoreSpec.from_lines(lines[IGNORE_FILES[-1]]))
 
@@ -102,6 +103,15 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
                 yield from _walk(path, rules, walk)
         else:
             yield path
+
+
+def _is_pattern(line: str) -> bool:
+    """Return whether pathspec reads a line. Git ignores the other lines: ! alone, and a backslash at the end."""
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
 
 
 def _git_meaning(line: str) -> str:

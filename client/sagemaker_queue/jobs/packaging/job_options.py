@@ -4,6 +4,7 @@ The rows of the table are read from annotations. So this module has no ``from __
 would turn annotations into texts. The annotations must be valid in Python 3.9.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from sagemaker_queue.queue.data_links import is_address, parse_link
 
 _WHOLE = 10  # tenths in a whole GPU
 _START_BY_ACTIONS = ("notify", "cancel", "next_pool")
+_RELATIVE = re.compile(r"[1-9][0-9]{0,8}[smhd]")
 _TEN_YEARS = 10 * 365 * 86_400  # seconds
 
 
@@ -99,7 +101,7 @@ def _gpus(text: str) -> float:
         tenths = round(float(text) * 10, 6)
     except ValueError:
         tenths = 0
-    if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
+    if not 0 < tenths < math.inf or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
         raise InvalidOption(
             f"{text!r} is not a number of GPUs: write a whole number, or tenths of one GPU, such as 1, 4 or 0.5."
         )
@@ -108,7 +110,7 @@ def _gpus(text: str) -> float:
 
 def _later(time: Union[str, datetime]) -> str:
     """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` means two hours from now. Raises InvalidOption."""
-    if isinstance(time, str) and re.fullmatch(r"[1-9][0-9]{0,8}[smhd]", time.strip()):
+    if isinstance(time, str) and _RELATIVE.fullmatch(time.strip()):
         time = datetime.now(timezone.utc) + timedelta(seconds=min(seconds(time), _TEN_YEARS))
     try:
         if isinstance(time, str):
@@ -128,6 +130,12 @@ def _start_by(time: Union[str, datetime]) -> str:
         if colon and action in _START_BY_ACTIONS:
             return f"{_later(before)}:{action}"
     return _later(time)
+
+
+def _checked(convert: Callable[[str], str], text: str) -> str:
+    """Return the text of a time unchanged, so that ``relative_times`` finds it. Raises InvalidOption if invalid."""
+    convert(text)
+    return text
 
 
 def _seconds_tag(time: Union[str, int]) -> str:
@@ -388,7 +396,7 @@ class JobKeywords(TypedDict, total=False):
         _right(
             "--not-before TIME",
             "do not start the job earlier: 2026-11-28T18:00 (UTC without a zone), or 2h for in two hours",
-            read=_later,
+            read=partial(_checked, _later),
             tag="not_before",
             tag_text=_later,
         ),
@@ -399,7 +407,7 @@ class JobKeywords(TypedDict, total=False):
         _right(
             "--start-by TIME",
             "the time by which the job should have started, such as 6h; see --start-by-action",
-            read=_start_by,
+            read=partial(_checked, _start_by),
             tag="start_by",
             tag_text=_start_by,
         ),
@@ -484,3 +492,15 @@ def tags_of(options: Mapping[str, object]) -> dict[str, str]:
     rows = {name: JOB_OPTIONS[name] for name in _TAG_ORDER if options.get(name) is not None}
     texts = {row.tag: row.tag_text(options[name]) for name, row in rows.items() if row.tag}
     return {tag: text for tag, text in texts.items() if text is not None}
+
+
+def relative_times(options: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the tags whose times the options give relative to now, such as ``2h``: each call has other times."""
+    texts = {name: str(options.get(name)).partition(":")[0].strip() for name in ("not_before", "start_by")}
+    return tuple(name for name, text in texts.items() if _RELATIVE.fullmatch(text))
+
+
+def with_times_of(tags: Mapping[str, str], stored: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return tags with the times of the stored tags; ``names`` are the tags with times. Actions stay as they are."""
+    size = len(_later("1s"))
+    return {**tags, **{name: stored[name][:size] + tags[name][size:] for name in names if name in stored}}

@@ -55,6 +55,11 @@ def usage_notes(total: Hours, *, priced: bool) -> list[str]:
     return notes
 
 
+def budget_notes(*, complete: bool) -> list[str]:
+    """Return the note about budgets whose sums are not ``complete``; empty if they are."""
+    return [] if complete else ["More attempts have ended than were read: less is left."]
+
+
 def useful_rows(projects: Mapping[str, ProjectCauses]) -> tuple[list[str], list[list[str]]]:
     """Return headers, and a row for each project with the useful part of its time."""
     rows = [

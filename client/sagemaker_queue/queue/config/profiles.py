@@ -109,11 +109,12 @@ class ProfileFile:
         target = self.path.resolve()  # the path may be a link, such as one into a dotfiles repository
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
-                file.write(tomlkit.dumps(self._document))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(file.name).replace(target)  # atomic
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:  # removed even if the write fails
+                with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+                    file.write(tomlkit.dumps(self._document))
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(file.name).replace(target)  # atomic
         except OSError as error:
             raise ConfigError(f"The profile file {self.path} cannot be written: {error.strerror}.") from error
 

@@ -29,7 +29,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class QueueConfig:
     """The columns of `smq ls` on a terminal, such as `job,user,state`. Default: the built-in columns."""
     account_profiles: str | None = None
     """Profiles of `~/.aws/config` for other accounts in which jobs run, such as `222222222222=lab`. Default: none."""
+    profile: str | None = field(default=None, compare=False)
+    """The profile with the defaults of jobs; empty: the default profile, if it has no address. Default: none."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
@@ -87,6 +89,7 @@ class QueueConfig:
         try:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
+            host.encode("idna")  # raises UnicodeError, such as for an empty label: https://abc..execute-api...
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
             # Parsers of URLs disagree about these characters: the same text can be the host for one parser, and the
             # path for another parser.
@@ -164,7 +167,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
+QUEUE_SETTINGS = [setting.name for setting in fields(QueueConfig) if setting.name != "profile"]
 
 
 def find_config(
@@ -179,19 +182,21 @@ def find_config(
 
     The arguments ``api_id`` and ``region`` override the profile's, as ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides
     ``account_profiles``. ``SAGEMAKER_QUEUE_API_ID`` applies only to an address in ``url`` or the environment, never to
-    a profile. A named profile without an address gets the environment's address. Raises ConfigError, with a remedy, if
-    no queue is named or a setting is invalid.
+    a profile with an address. A named profile without an address gets the environment's address. Raises ConfigError,
+    with a remedy, if no queue is named or a setting is invalid.
     """
     environ = os.environ if environ is None else environ
     if url and profile:
         raise ConfigError("Give the queue's address or a profile, not both.")
-    url = url or (None if profile else environ.get(URL_VARIABLE))
-    if url:
-        found = QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
-        return _with_account_profiles(found, environ)
-    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    address = url or (None if profile else environ.get(URL_VARIABLE))
+    if address:
+        found = QueueConfig(address, api_id or environ.get(API_ID_VARIABLE) or None, region)
+        return _with_account_profiles(replace(found, profile=None if url else ""), environ)
+    name, table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
     found = _parse_queue(table, where, environ.get(URL_VARIABLE) or None)
-    found = replace(found, api_id=api_id or found.api_id, region=region or found.region)
+    if "url" not in table:
+        api_id = api_id or environ.get(API_ID_VARIABLE)
+    found = replace(found, api_id=api_id or found.api_id, region=region or found.region, profile=name)
     return _with_account_profiles(found, environ)
 
 
@@ -246,6 +251,11 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
     profiles = document.get("profiles", {})
     if not isinstance(profiles, dict):
         raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    if isinstance(document.get("default"), (dict, list)):
+        raise ConfigError(
+            f'{path}: default must be the name of a profile, such as "research"; the settings of a profile belong in'
+            " its own table, such as [profiles.research]."
+        )
     return profiles
 
 
@@ -260,7 +270,7 @@ def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, st
     by_address = not profile and bool(environ.get(URL_VARIABLE))
     if by_address and not _has_default(environ):
         return {}, ""
-    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    _, table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
     _check_table(table, where)
     return ({}, "") if by_address and "url" in table else (table, where)
 
@@ -272,8 +282,8 @@ def _has_default(environ: Mapping[str, str]) -> bool:
     return named in _profiles_of(read_profiles(path, must_exist=False), path)
 
 
-def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the profile ``name`` (None: the default profile), and the profile's name for messages."""
+def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any], str]:
+    """Return the profile ``name`` (None: the default profile): its name, its table, and its name for messages."""
     path = profile_file(environ)
     document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
     profiles = _profiles_of(document, path)
@@ -286,7 +296,7 @@ def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[s
     if not isinstance(chosen, str) or chosen not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
         raise ConfigError(f"There is no profile {chosen!r} in {path}; its profiles: {known}.")
-    return profiles[chosen], f"{path}: profile {chosen!r}"
+    return chosen, profiles[chosen], f"{path}: profile {chosen!r}"
 
 
 def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
@@ -303,6 +313,8 @@ def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
         raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
+    except ValueError as error:  # Python's limit of digits
+        raise ConfigError(f"The profile file {path} has a number with too many digits: correct it.") from error
 
 
 def _check_table(table: object, where: str) -> None:

@@ -98,6 +98,8 @@ def parse_settings(content: bytes, source: str) -> dict[str, Any]:
         raise InvalidDocument(f"{source} is not UTF-8 text.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidDocument(f"{source} is not TOML: {error}. It must be the output of smq config export.") from error
+    except ValueError as error:  # Python's limit of digits
+        raise InvalidDocument(f"{source} has a number with too many digits: correct it.") from error
     if not settings:
         raise InvalidDocument(f"{source} has no settings: it must be the output of smq config export.")
     check_settings(settings, source)

@@ -47,7 +47,7 @@ def fleet_figure(
         if pool.training_plan and pool.opens and pool.closes:
             _add_reservation(made, pool, rows, max(pool.opens, begin), min(pool.closes, until), theme)
     named = _names_fit(found, (until - begin) * _NAME)
-    by_look = _by_look(found, paints(project.name for project in status.projects))
+    by_look = _by_look(found, [project.name for project in status.projects])
     for (name, paint, kind), some in by_look.items():
         made.add_trace(_bars(name, paint, kind, some, rows, theme, named, in_legend=_first_of(name, kind, by_look)))
     for outcome, (symbol, title) in _MARKS.items():
@@ -90,10 +90,9 @@ class _Rows:
         return self._tops[pool] + first + count / 2
 
 
-def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[str, Paint, str], list[Span]]:
+def _by_look(found: Sequence[Span], projects: Iterable[str]) -> dict[tuple[str, Paint, str], list[Span]]:
     """Group the spans by name, paint and kind; the bars of a group look alike."""
-    gone = {span.project or NOBODY for span in found if not span.is_external} - known.keys()
-    all_paints = {**paints([*known, *gone]), **known}
+    all_paints = paints(projects, gone=(span.project for span in found if not span.is_external))
     looks: dict[tuple[str, Paint, str], list[Span]] = {}
     for span in found:
         if span.is_external:

@@ -53,10 +53,14 @@ class Paint:
         return "#111111" if self.colour in _DARK_LETTERS else "#ffffff"
 
 
-def paints(names: Iterable[str | None]) -> Mapping[str, Paint]:
-    """Return the paint of each project, which stays the same while the set of projects does not change."""
+def paints(names: Iterable[str | None], gone: Iterable[str | None] = ()) -> Mapping[str, Paint]:
+    """Return the paint of each project, which stays the same while the set of projects does not change.
+
+    Projects that are ``gone`` from the policy get the next paints, so they do not look like a present project.
+    """
     found: dict[str, Paint] = {}
-    for index, name in enumerate(sorted({name or NOBODY for name in names})):
+    present, past = ({name or NOBODY for name in some} for some in (names, gone))
+    for index, name in enumerate([*sorted(present), *sorted(past - present)]):
         texture, colour = divmod(index, len(_COLOURS))
         found[name] = Paint(_COLOURS[colour], _TEXTURES[texture % len(_TEXTURES)])
     return found

@@ -49,10 +49,11 @@ def usage_page(tab: Tab) -> None:
     area = ui.column().classes("w-full")
     show_low_use = low_use_card()
     shown: UsageSums | None = None
+    shown_since = datetime.now(timezone.utc)
     update: Callable[[UsageSums], None] | None = None
 
     async def look() -> None:
-        nonlocal shown, update
+        nonlocal shown, shown_since, update
         summary.set_text("Asking ...")
         since = begin_of(period.value, datetime.now(timezone.utc))
         low_use = LowUseAttempts()
@@ -64,15 +65,14 @@ def usage_page(tab: Tab) -> None:
             area.clear()
             with area:
                 update = _cause_elements(tab) if sums.is_by_cause else _elements(tab)
-        shown = sums
+        shown, shown_since = sums, since
         summary.set_text(_summary(sums, since, running_hours(tab.view)))
         update(sums)
         show_low_use(tab.view, low_use.worst())
 
     def save() -> None:
         if shown is not None:
-            since = begin_of(period.value, datetime.now(timezone.utc))
-            name = f"usage-by-{shown.by}-since-{since:%Y-%m-%d}.csv"
+            name = f"usage-by-{shown.by}-since-{shown_since:%Y-%m-%d}.csv"
             ui.download.content(usage_csv(shown.by, shown.parts, shown.total), name, "text/csv")
 
     by.on_value_change(look)

@@ -70,8 +70,9 @@ def check_bucket(
     owners = BucketOwners(session, config)
     try:
         bucket = defaults.bucket or f"sagemaker-{region}-{owners.account()}"
-    except (BotoCoreError, ClientError):
-        return skipped(BUCKET, "The profile names no bucket, and without AWS's answer (STS) the default is not known.")
+        owners.of(bucket)
+    except (BotoCoreError, ClientError) as error:
+        return _without_account(defaults.bucket, error)
     try:
         s3 = owners.guarded(session.client("s3", region_name=region, config=_ONE_QUESTION))
         finding = _judged(bucket, _head(s3, bucket), region)
@@ -89,6 +90,17 @@ def check_bucket(
     if not defaults.bucket and finding.status == FAILED:
         return _without_bucket(finding, bucket)
     return finding
+
+
+def _without_account(bucket: str | None, error: Exception) -> Finding:
+    if bucket is None:
+        return skipped(BUCKET, "The profile names no bucket, and without AWS's answer (STS) the default is not known.")
+    return failed(
+        BUCKET,
+        f"AWS (STS) does not answer from here ({type(error).__name__}), so the account that must own the bucket "
+        f"{bucket} is not known.",
+        "smq submit needs the account. Without a way to STS: smq config set account NUMBER",
+    )
 
 
 def _head(s3: Any, bucket: str) -> Mapping[str, Any]:

@@ -66,10 +66,9 @@ def check_dns(address: Address) -> Finding:
     """Resolve the host's name. The step also fails if an API's own name resolves to a public address."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)}
-    except OSError as error:
-        return failed(
-            DNS, f"The name {address.host} cannot be resolved: {error.strerror or error}.", _unresolved(address)
-        )
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name with an empty or too long part
+        reason = getattr(error, "strerror", None) or error
+        return failed(DNS, f"The name {address.host} cannot be resolved: {reason}.", _unresolved(address))
     told = ", ".join(sorted(found))
     public = [ip for ip in found if ipaddress.ip_address(ip.partition("%")[0]).is_global]
     own = _OWN_ADDRESS.fullmatch(address.host)

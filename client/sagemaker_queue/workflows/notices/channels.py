@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import LocationParseError
 
 from sagemaker_queue.errors import ConfigError, QueueError
 from sagemaker_queue.workflows.notices.chats import message_for
@@ -37,7 +38,10 @@ class Webhook:
     """
 
     def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            raise ConfigError("The address of a webhook is not valid: copy it again from the chat.") from None
         self._address, self._body = message_for(address)
         self._where = f"the webhook at {parts.hostname}"
         here = parts.hostname in ("127.0.0.1", "::1", "localhost")
@@ -51,7 +55,7 @@ class Webhook:
         for _ in range(TRIES):
             try:
                 answer = requests.post(self._address, json=body, timeout=SECONDS, allow_redirects=False)
-            except requests.RequestException as error:
+            except (requests.RequestException, LocationParseError) as error:
                 failure = f"cannot be reached ({type(error).__name__})"  # the error's text contains the address
                 continue
             if 200 <= answer.status_code < 300:
@@ -76,7 +80,7 @@ class Topic:
         """Publish the notice. Raises NotSent."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # slow to import
 
-        self._client = self._client or self._queue.aws_client("sns")
+        self._client = self._client or self._queue.aws_client("sns", self._arn.split(":")[3])
         subject = f"{notice.job}: {notice.kind}"[:LONGEST_SUBJECT]
         try:
             self._client.publish(TopicArn=self._arn, Subject=subject, Message=notice.text)

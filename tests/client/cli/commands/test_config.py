@@ -8,6 +8,7 @@ import tomlkit
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.profiles import ProfileFile
 from sagemaker_queue.queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.queue.data_links import S3Address
 
@@ -135,6 +136,14 @@ def test_a_broken_file_is_left_alone(by_hand: Path, capsys: pytest.CaptureFixtur
         assert main(arguments) == 2
         assert str(by_hand) in capsys.readouterr().err
     assert by_hand.read_text() == "[profiles"
+
+
+def test_a_failed_write_leaves_no_file_behind(path: Path) -> None:
+    file = ProfileFile(path)
+    path.mkdir(parents=True)  # a file cannot replace a folder
+    with pytest.raises(ConfigError, match="cannot be written"):
+        file.set("research", "url", URL)
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_holds_is_shown(

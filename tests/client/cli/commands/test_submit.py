@@ -292,6 +292,12 @@ def test_numbers_of_instances_that_are_none_are_refused(s3: Any, capsys: pytest.
     assert "--instances" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e400", "0", "1.5", "x"])
+def test_numbers_of_gpus_that_are_none_are_refused(s3: Any, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main(["submit", *JOB, f"--gpus={text}", "--dry-run", "--", "true"]) == 2
+    assert f"'{text}' is not a number of GPUs" in capsys.readouterr().err
+
+
 def test_what_the_queue_would_refuse_is_told_before_the_upload_in_the_options_own_words(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,18 @@ def test_a_search_that_cannot_be_is_refused(
     assert "Contents" not in s3.list_objects_v2(Bucket="own")
 
 
+def test_relative_times_do_not_change_the_name_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+
+    def first_job(*options: str) -> str:
+        assert sweep(*options, *METRIC, "--space", "lr=0..1", "--seed", "1", "--dry-run", "--json", *COMMAND) == 0
+        return str(json.loads(capsys.readouterr().out)[0]["TrainingJobName"])
+
+    assert (
+        first_job("--start-by", "2h") == first_job("--start-by", "3h:cancel") != first_job("--start-by", "2099-01-01")
+    )
+
+
 def test_without_optuna_it_says_what_to_install_and_a_grid_needs_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: ScriptedServer
 ) -> None:

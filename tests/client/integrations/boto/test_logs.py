@@ -87,6 +87,29 @@ class TestLogs:
         messages = [event["message"] for event in page["events"]]
         assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
 
+    @pytest.mark.parametrize("from_head", [True, False])
+    @pytest.mark.parametrize("token", ["2@", "7@b/1", "7@f/1"])
+    def test_a_token_of_no_attempt_is_refused_as_by_cloudwatch(
+        self, clients: HookedClients, token: str, from_head: bool
+    ) -> None:
+        clients.job(**twice_run("running"))
+        with pytest.raises(clients.logs.exceptions.InvalidParameterException, match="nextToken is invalid"):
+            clients.logs.get_log_events(
+                logGroupName=LOG_GROUP,
+                logStreamName="job1/algo-1-1700000001",
+                startFromHead=from_head,
+                nextToken=token,
+            )
+
+    @pytest.mark.parametrize("from_head", [True, False])
+    def test_a_job_that_waits_has_empty_pages(self, clients: HookedClients, from_head: bool) -> None:
+        clients.job(**WAITING)
+        arguments = {"logGroupName": LOG_GROUP, "logStreamName": "job1/algo-1-1700000001", "startFromHead": from_head}
+        page = clients.logs.get_log_events(**arguments)
+        again = clients.logs.get_log_events(**arguments, nextToken=page["nextBackwardToken"])
+        assert page["events"] == again["events"] == []
+        assert page["nextBackwardToken"] == again["nextBackwardToken"]
+
     def test_from_the_tail(self, clients: HookedClients) -> None:
         clients.job(**twice_run("running"))
         page = clients.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)

@@ -15,6 +15,7 @@ from sagemaker_queue.jobs.formatting import amount, clean
 from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.presentation.text.submission_text import sweep_line
 from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
+from sagemaker_queue.workflows.submission import submit_request
 
 if TYPE_CHECKING:
     from api_contract.models import Submission
@@ -58,7 +59,7 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     def submit(job: CommandJob) -> Submission:
         request = job.request()
         with errors_with_options(request):
-            return queue.submit(request, preflight=preflight)
+            return submit_request(queue, request, preflight=preflight, relative_times=job.relative_times)
 
     done = submit_all(jobs, submit)
     if as_json:

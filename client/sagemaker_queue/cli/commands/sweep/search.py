@@ -202,12 +202,11 @@ def _plan(
     assert search.metric is not None
     space = _space(grids, search.spaces)
     command = [list(template.command), dict(template.env)]
-    unnamed = replace(template, name=stem(template.command)).request()
     metric = [search.metric.name, search.metric.regex, search.maximize]
     described = [[name, repr(one)] for name, one in space.items()]
     # The default name depends only on the command, its code, the job's options, the metric and the space. So a repeated
     # command continues the search.
-    identity = fingerprint(command, metric, described, unnamed)
+    identity = fingerprint(command, metric, described, template.identity())
     return StudyPlan(
         name=search.study or options.get("name") or f"{stem(template.command)}-{identity}",
         space=space,

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
@@ -51,8 +53,16 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
     number, at, token = str(call.parameters.get("nextToken", "")).partition("@")
     if not at or not number.isdecimal():
         return pages.turn(0 if forward else pages.last, None, forward=forward)
+    if int(number) > max(pages.last, 0):
+        raise _invalid_token(call.operation)
     # CloudWatch's own tokens begin with their direction: "f" for forward, "b" for backward.
     return pages.turn(int(number), token or None, forward=token.startswith("f") if token else forward)
+
+
+def _invalid_token(operation: str) -> ClientError:
+    """Return the error of CloudWatch for a token that it did not return."""
+    error = {"Code": "InvalidParameterException", "Message": "The specified nextToken is invalid."}
+    return ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}, operation)  # type: ignore[typeddict-item]
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
@@ -137,7 +147,7 @@ class _Pages:
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
         room, empty = self._limit, True
-        for index in range(at, self.last + 1) if forward else range(at, -1, -1):
+        for index in range(at, self.last + 1) if forward else range(min(at, self.last), -1, -1):
             attempt, source = self._sources[index]
             client = self._call.client_of(attempt, self._job)
             stream = self._stream(client, source)

@@ -6,10 +6,10 @@ A verdict is True, False, or None if the known members of the description are no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Optional
 
-from botocore.utils import parse_to_aware_datetime
+from botocore.utils import parse_timestamp
 
 Expression = Mapping[str, Any]
 Verdict = Optional[bool]
@@ -152,12 +152,21 @@ def _is(value: Any, wanted: str) -> bool:
 def _alike(value: Any, wanted: str) -> tuple[Any, Any]:
     """Return both values, with the second converted to the first one's type: a time, a number or a text."""
     if isinstance(value, datetime):
-        return value, parse_to_aware_datetime(wanted if wanted[-1:] == "Z" or "+" in wanted else f"{wanted}Z")
+        return value, _time(wanted)
     if isinstance(value, bool):
         return str(value).lower(), wanted.lower()
     if isinstance(value, (int, float)):
         return float(value), float(wanted)
     return str(value), wanted
+
+
+def _time(text: str) -> datetime:
+    """Parse a time, which is in UTC unless the text has a zone. Raises ValueError."""
+    try:
+        time: datetime = parse_timestamp(text)
+    except (OverflowError, RuntimeError) as error:  # a number of seconds that no time has
+        raise ValueError(text) from error
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 def _listed(value: object) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from sagemaker_queue.presentation.tables.usage_tables import budget_notes
 from sagemaker_queue.presentation.text.layout import table
 
 _HEADERS = ("Project", "Owner", "Budget-h", "Used-h", "Left-h", "Period", "Kind", "Until (UTC)")
@@ -47,7 +48,7 @@ def budgets_page(budgets: Iterable[_RemainingBudget], width: int | None, *, comp
         for it in budgets
     ]
     page = table(_HEADERS, rows, width=width, right=("Budget-h", "Used-h", "Left-h"))
-    return page if complete else f"{page}\n\nMore attempts have ended than were read: less is left."
+    return "\n\n".join([page, *budget_notes(complete=complete)])
 
 
 def budgets_json(budgets: Iterable[_RemainingBudget]) -> list[dict[str, Any]]:
