@@ -242,8 +242,8 @@ class Signature(AuthBase):
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None
-        except BotoCoreError as error:
-            raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
+        except (BotoCoreError, ClientError) as error:
+            raise not_loaded(error) from error
         if frozen is None:
             raise NotAuthenticated(
                 "No AWS credentials were found to sign the request with: log in to AWS, or set AWS_PROFILE."
@@ -254,6 +254,13 @@ class Signature(AuthBase):
         SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
         request.headers.update(dict(to_sign.headers))
         return request
+
+
+def not_loaded(error: BotoCoreError | ClientError) -> NotAuthenticated:
+    """Return the error to raise if credentials cannot be loaded; a ClientError is a refusal to assume their role."""
+    refused = isinstance(error, ClientError)
+    remedy = "Log in to AWS again, or correct role_arn in the AWS profile." if refused else "Log in to AWS again."
+    return NotAuthenticated(f"AWS credentials could not be loaded: {str(error).rstrip('.')}. {remedy}")
 
 
 def _no_profile(account: str, job: str | None) -> str:
