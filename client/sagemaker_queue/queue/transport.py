@@ -197,10 +197,7 @@ class Signature(AuthBase):
     """The signature of requests (AWS Signature Version 4). Each try is signed again: a signature lasts five minutes."""
 
     def __init__(self, config: QueueConfig, boto_session: boto3.Session | None) -> None:
-        try:
-            self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
-        except BotoCoreError as error:
-            raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+        self._session = boto_session or session_of_profile(config)
         region = config.region or region_of(config.url) or self._session.region_name
         if not region:
             raise ConfigError(
@@ -254,6 +251,17 @@ class Signature(AuthBase):
         SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
         request.headers.update(dict(to_sign.headers))
         return request
+
+
+def session_of_profile(config: QueueConfig) -> boto3.Session:
+    """Return a session with the credentials of ``config.aws_profile``, in the queue's region.
+
+    Raises ConfigError if the AWS profile cannot be used.
+    """
+    try:
+        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+    except BotoCoreError as error:
+        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
 
 
 def not_loaded(error: BotoCoreError | ClientError) -> NotAuthenticated:
