@@ -155,6 +155,24 @@ def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def refused_role(sts: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Select an AWS profile whose role the caller may not assume."""
+    config = tmp_path / "aws_config"
+    config.write_text(
+        "[profile ann]\naws_access_key_id = AKIDANN\naws_secret_access_key = secret\n"
+        "[profile research]\nrole_arn = arn:aws:iam::123456789012:role/research\nsource_profile = ann\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "research")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    message = "User: ann is not authorized to perform: sts:AssumeRole"
+    sts.always_answers(
+        403, f"<ErrorResponse><Error><Code>AccessDenied</Code><Message>{message}</Message></Error></ErrorResponse>"
+    )
+
+
+@pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
     """AWS's service that says who one is."""
     with serving() as server:

@@ -47,7 +47,8 @@ def attempts_text(attempts: Iterable[PastAttempt]) -> str:
 class Listing(Iterator[T]):
     """An iterator over jobs or attempts, read page by page, which can be consumed once.
 
-    ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed.
+    ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed. After an error,
+    no further page can be read: each later attempt to read one raises the same error.
     """
 
     def __init__(
@@ -58,13 +59,14 @@ class Listing(Iterator[T]):
         self._printed = printed  # as text
         self._read: list[T] = []
         self._given = 0
+        self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
         if self._given == len(self._read):
-            self._read.append(next(self._items))
+            self._read_next()
         self._given += 1
         return self._read[self._given - 1]
 
@@ -75,13 +77,25 @@ class Listing(Iterator[T]):
         """Return all items as a table of text, from the first on."""
         return self._printed(self._every())
 
+    def _read_next(self) -> None:
+        """Read the next item. Raises StopIteration after the last item, and errors of the queue."""
+        if self._error:
+            raise self._error
+        try:
+            self._read.append(next(self._items))
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
     def _every(self) -> Iterator[T]:
         """Yield all items from the first on; read a page only when the caller iterates that far."""
         place = 0
         while True:
             if place == len(self._read):
                 try:
-                    self._read.append(next(self._items))
+                    self._read_next()
                 except StopIteration:
                     return
             yield self._read[place]

@@ -65,7 +65,6 @@ class QueueClient:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
         own = self.config.profile
         self.named = (self.config.url if own is None else None, own)  # with these, find_defaults chooses the profile
-        self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
@@ -94,7 +93,7 @@ class QueueClient:
 
     def impatient(self, seconds: float) -> QueueClient:
         """Return a client of the same queue without retries, with ``seconds`` as timeout of connection and answer."""
-        return QueueClient(self.config, boto_session=self.boto_session, tries=1, timeout_seconds=(seconds, seconds))
+        return QueueClient(self.config, boto_session=self.aws_session(), tries=1, timeout_seconds=(seconds, seconds))
 
     def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
         """Submit a CreateTrainingJob request. A repeated identical request returns the existing job.

@@ -202,10 +202,7 @@ class Signature(AuthBase):
     """The signature of requests (AWS Signature Version 4). Each try is signed again: a signature lasts five minutes."""
 
     def __init__(self, config: QueueConfig, boto_session: boto3.Session | None) -> None:
-        try:
-            self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
-        except BotoCoreError as error:
-            raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+        self._session = boto_session or session_of_profile(config)
         region = config.region or region_of(config.url) or self._session.region_name
         if not region:
             raise ConfigError(
@@ -247,8 +244,8 @@ class Signature(AuthBase):
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None
-        except BotoCoreError as error:
-            raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
+        except (BotoCoreError, ClientError) as error:
+            raise not_loaded(error) from error
         if frozen is None:
             raise NotAuthenticated(
                 "No AWS credentials were found to sign the request with: log in to AWS, or set AWS_PROFILE."
@@ -259,6 +256,24 @@ class Signature(AuthBase):
         SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
         request.headers.update(dict(to_sign.headers))
         return request
+
+
+def session_of_profile(config: QueueConfig) -> boto3.Session:
+    """Return a session with the credentials of ``config.aws_profile``, in the queue's region.
+
+    Raises ConfigError if the AWS profile cannot be used.
+    """
+    try:
+        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+    except BotoCoreError as error:
+        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+
+
+def not_loaded(error: BotoCoreError | ClientError) -> NotAuthenticated:
+    """Return the error to raise if credentials cannot be loaded; a ClientError is a refusal to assume their role."""
+    refused = isinstance(error, ClientError)
+    remedy = "Log in to AWS again, or correct role_arn in the AWS profile." if refused else "Log in to AWS again."
+    return NotAuthenticated(f"AWS credentials could not be loaded: {str(error).rstrip('.')}. {remedy}")
 
 
 def _no_profile(account: str, job: str | None) -> str:

@@ -86,12 +86,10 @@ def check_script(request: Mapping[str, Any], code: Code) -> None:
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
     """Raise InvalidRequest if data or a bucket that the request names is missing in S3; ignore ``upload_folder``."""
-    from sagemaker_queue.jobs.packaging.storage import aws_session  # noqa: PLC0415  # boto3
-    from sagemaker_queue.jobs.preflight import check, refuse  # noqa: PLC0415
+    from sagemaker_queue.jobs.preflight import check, refuse  # noqa: PLC0415  # boto3
 
     folder = str(upload_folder.folder) if upload_folder else None
-    session = queue.boto_session or aws_session(queue.config)
-    refuse(check(request, session, upload_folder=folder, config=queue.config))
+    refuse(check(request, queue.aws_session(), upload_folder=folder, config=queue.config))
 
 
 def check_acceptance(queue: QueueClient, request: Mapping[str, Any]) -> PlanAnswer | None:
@@ -111,4 +109,4 @@ def storage_of(queue: QueueClient) -> S3Storage:
     """Return S3 with the credentials of the client's requests to the queue."""
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
-    return S3Storage.of(queue.config, queue.boto_session)
+    return S3Storage.of(queue.config, queue.aws_session())

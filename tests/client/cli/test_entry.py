@@ -56,6 +56,13 @@ class TestEnd:
         assert main(["cancel", "job1", "job2"]) == 2
         assert capsys.readouterr().err.count("No AWS credentials") == 1
 
+    @pytest.mark.usefixtures("refused_role")
+    def test_a_role_that_aws_refuses(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["ls"]) == 2
+        error = capsys.readouterr().err
+        assert "to perform: sts:AssumeRole. Log in to AWS again, or correct role_arn in the AWS profile." in error
+        assert server.received == []
+
     def test_wrong_usage(self, capsys: pytest.CaptureFixture[str], server: ScriptedServer) -> None:
         for argv in WRONG_USAGE:
             assert main(argv) == 2, argv

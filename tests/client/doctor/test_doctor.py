@@ -318,6 +318,14 @@ def test_an_aws_profile_that_is_not_there(server: ScriptedServer, doctor: Doctor
     assert "reserach" in doctor()["credentials"].message
 
 
+@pytest.mark.usefixtures("refused_role")
+def test_a_role_that_aws_refuses(server: ScriptedServer, address: None, doctor: Doctor) -> None:
+    server.answers(*gateway("MissingAuthenticationTokenException"))
+    found = doctor()
+    assert "not authorized to perform: sts:AssumeRole" in found["credentials"].message
+    assert found["access"].status == SKIPPED
+
+
 @pytest.mark.parametrize(
     ("code", "message"), [("ExpiredToken", "have expired"), ("InvalidClientTokenId", "InvalidClientTokenId")]
 )

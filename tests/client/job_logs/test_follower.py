@@ -163,6 +163,15 @@ def test_all_instances_are_read_also_those_that_write_later(scene: Scene) -> Non
     assert short(scene.follow())[:3] == ["running", "1/algo-1 a", "1/algo-2 b"]
 
 
+def test_the_stream_of_the_ssm_agent_is_not_an_instance(scene: Scene) -> None:
+    own = "job1-qstamp-1/algo-1-1700000001"
+    scene.logs.write(f"{own}/ssm", "agent")
+    for outcome in (None, None, "completed", "completed"):
+        scene.answer("completed" if outcome else "running", outcome)
+    scene.pauses = [lambda: scene.logs.write(own, "a")]
+    assert short(scene.follow()) == ["running", "1/algo-1 a", "1 completed: ", "completed"]
+
+
 def test_all_instances_are_read_of_an_attempt_that_had_more_than_the_job_has_now(scene: Scene) -> None:
     first = {"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": None, "instances": 2}
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api_contract.models import PoolStatus
-from sagemaker_queue import InvalidOption, QueueClient, to_frame
+from sagemaker_queue import Forbidden, InvalidOption, QueueClient, to_frame
 from sagemaker_queue.queue import client
 from sagemaker_queue.workflows.usage import budgets
-from tests.client.samples import ATTEMPT, P5, job
+from tests.client.samples import ATTEMPT, P5, job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -49,6 +49,16 @@ def test_what_is_looked_at_can_be_taken_all_the_same(queue: QueueClient) -> None
     jobs = queue.jobs()
     assert len(jobs.all()) == 2
     assert [one.job for one in jobs] == ["a", "b"]
+
+
+def test_an_incomplete_list_does_not_look_complete(server: ScriptedServer, queue: QueueClient) -> None:
+    server.answers(200, {"jobs": [job("a", "running", 1)], "next": "more"})
+    server.answers(403, refused("Forbidden", "You may not look."))
+    jobs = queue.jobs()
+    for read in (jobs.all, lambda: list(jobs), jobs.all, lambda: str(jobs)):
+        with pytest.raises(Forbidden, match="You may not look"):
+            read()
+    assert len(server.received) == 2
 
 
 @pytest.mark.usefixtures("two_pages")

@@ -333,6 +333,14 @@ HOSTILE = {
 }
 
 
+def test_links_to_the_folder_itself_are_unpacked(container: Container) -> None:
+    links = [member("here", LINK, "."), member("a/self", LINK, "./."), member("a/up", LINK, "..")]
+    archive = archive_of(member("a", tarfile.DIRTYPE), member("a/train.py"), *links)
+    (container.root / "input/data/code/source.tar.gz").write_bytes(gzip.compress(archive))
+    process = container.run(["test", "-f", "here/a/self/up/a/train.py"])
+    assert "is refused" not in process.communicate(timeout=60)[0] and process.returncode == 0
+
+
 @pytest.mark.attack
 class TestForeignCode:
     """Whoever may write to the bucket, or makes the archive, must not choose what runs or where it is written."""

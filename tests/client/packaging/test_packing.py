@@ -176,6 +176,21 @@ def test_a_link_that_leads_out_is_refused_with_what_to_do(folder: Path, target: 
     assert packed(folder) == [".smqignore"]
 
 
+def test_a_file_is_found_through_links(folder: Path) -> None:
+    fill(folder, "src/train.py", "src/lib/x.py")
+    (folder / "here").symlink_to(".")
+    (folder / "train.py").symlink_to("src/train.py")
+    (folder / "src/up").symlink_to("../src/lib")
+    (folder / "again.py").symlink_to("here/train.py")
+    (folder / "gone.py").symlink_to("src/gone.py")
+    (folder / "loop.py").symlink_to("loop.py")
+    archive = pack(folder, io.BytesIO())
+    for name in ("train.py", "again.py", "here/src/train.py", "here/here/train.py", "src/up/x.py"):
+        assert archive.has(name) and (folder / name).is_file()
+    for name in ("gone.py", "loop.py", "here/gone.py", "src/up/train.py", "src/up", "here"):
+        assert not archive.has(name) and not (folder / name).is_file()
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is not a folder"):
         pack(tmp_path / "nowhere", io.BytesIO())

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagemaker_queue.workflows.remote_shell import session
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
+from tests.waiting import until
 
 COMMAND = MarkedCommand(["true"], begin=b"<begin>", end=b"<end>")
 
@@ -38,6 +45,24 @@ def test_a_session_that_breaks_off_has_no_status() -> None:
     assert output.feed(b"<begin>half") == b"half"
     assert output.feed(b"<end> ") == b""
     assert output.status is None
+
+
+def test_output_is_complete_if_its_reader_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin ends when all of its output is in the pipe."""
+    command, pid = MarkedCommand(["seq", "8000"]), tmp_path / "pid"
+
+    class Pager(io.BytesIO):
+        def write(self, block: Any, /) -> int:
+            until(lambda: not psutil.pid_exists(int(pid.read_text())))
+            return super().write(block)
+
+    def terminate() -> None:
+        pytest.fail("the session ends by itself")
+
+    monkeypatch.setattr(session, "_TO_END_SECONDS", 0)
+    pager, plugin = Pager(), ["sh", "-c", f"echo $$ > {pid}; {command.line}"]
+    assert session.Session(plugin, dict(os.environ), command, terminate).run(lambda: True, pager) == 0
+    assert pager.getvalue() == b"".join(b"%d\n" % number for number in range(1, 8001))
 
 
 def test_marks_cannot_be_guessed() -> None:

@@ -12,7 +12,7 @@ import boto3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, InvalidRegionError
+from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError
 from botocore.model import OperationNotFoundError
 
 from sagemaker_queue.errors import NotAuthenticated, QueueError
@@ -23,6 +23,7 @@ from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request, R
 from sagemaker_queue.integrations.proxy.server import Server
 from sagemaker_queue.integrations.proxy.signature import SERVICE, Caller, verified
 from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.transport import not_loaded
 from sagemaker_queue_startup import OPERATIONS, PARAMETERS
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,8 @@ def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
         keys = CredentialsByKey(make_session)
         if keys.own() is None:
             raise NotAuthenticated("No AWS credentials were found: log in to AWS, or set AWS_PROFILE.")
-    except BotoCoreError as error:
-        raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
+    except (BotoCoreError, ClientError) as error:
+        raise not_loaded(error) from error
     server = Server(port)
     server.answer = Gateway(Callers(config=config, preflight=preflight), keys, make_session(), server.names).answer
     return server

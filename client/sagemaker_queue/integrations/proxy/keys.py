@@ -21,7 +21,7 @@ from pathlib import Path
 import boto3
 import botocore.session
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 _CLI_CACHE = Path("~/.aws/cli/cache")
 _READ_AGAIN = frozenset({"iam-role", "container-role"})  # reading these sources is one local request, without a prompt
@@ -39,7 +39,10 @@ class CredentialsByKey:
         self._lock = threading.Lock()
 
     def own(self) -> ReadOnlyCredentials | None:
-        """Return the proxy's present credentials, or None. Raises BotoCoreError for expired credentials."""
+        """Return the proxy's present credentials, or None.
+
+        Raises BotoCoreError for expired credentials, and ClientError if AWS refuses to let the caller assume the role.
+        """
         found = _frozen(self._own)
         if found is not None:
             with self._lock:
@@ -73,7 +76,7 @@ class CredentialsByKey:
     def _of(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
         try:
             found = _frozen(session)
-        except BotoCoreError:  # these credentials have expired; other sources may have newer credentials
+        except (BotoCoreError, ClientError):  # expired, or a refused role; other sources may have newer credentials
             return
         if found is not None:
             yield found

@@ -240,7 +240,7 @@ def packed_job(
             )
         return value
 
-    storage = S3Storage.of(queue.config, queue.boto_session)
+    storage = S3Storage.of(queue.config, queue.aws_session())
     defaults = find_defaults(*queue.named)
     instances = accepted_sizes(options.get("instances", 1))
     max_run = seconds(str(options["max_run"])) if "max_run" in options else defaults.max_run

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import posixpath
 import tarfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -31,10 +32,19 @@ class Archive:
     # each path in the archive, with a file's size in bytes; None: not a file
     names: tuple[tuple[str, int | None], ...] = ()
     kept_back: tuple[str, ...] = ()  # paths that are not packed, because they may contain secrets
+    links: Mapping[str, str] = field(default_factory=dict)  # each link, and the path in the folder to which it leads
 
     def has(self, *names: str) -> bool:
-        """Return whether the archive contains all these files."""
-        return set(names) <= {name for name, size in self.names if size is not None}
+        """Return whether the archive contains all these files, or links to them."""
+        return {self._followed(name) for name in names} <= {name for name, size in self.names if size is not None}
+
+    def _followed(self, name: str) -> str:
+        """Return the path without links to which a path leads."""
+        parts = name.split("/")
+        for length in range(1, len(parts) + 1):
+            if (target := self.links.get("/".join(parts[:length]))) is not None:
+                return self._followed(posixpath.normpath(posixpath.join(target, *parts[length:])))
+        return name
 
     @property
     def source(self) -> str:
@@ -81,6 +91,7 @@ def pack(
         hashed.size,
         tuple((path.relative_to(root).as_posix(), sizes.get(path)) for path in paths),
         tuple(kept_back),
+        dict(_links(root, paths)),
     )
 
 
@@ -115,6 +126,14 @@ def _add(archive: tarfile.TarFile, root: Path, path: Path) -> None:
                 archive.addfile(entry, file)
     except OSError as error:
         raise FolderError(f"{path} cannot be packed: {error.strerror or error}.") from error
+
+
+def _links(root: Path, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield each link that leads to a file or folder below the root, and the path without links of that target."""
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        if path.is_symlink() and real.exists() and real.is_relative_to(root):
+            yield path.relative_to(root).as_posix(), real.relative_to(root).as_posix()
 
 
 def _inner_target(root: Path, link: Path) -> str:

@@ -23,7 +23,7 @@ from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
 from sagemaker_queue.queue.bucket_owners import BucketOwners
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue.queue.data_links import S3Address
-from sagemaker_queue.queue.transport import region_of
+from sagemaker_queue.queue.transport import session_of_profile
 
 OTHER_ACCOUNT_HINT = "If a bucket of another account is meant, say so: smq config set bucket_owners NAME=ACCOUNT"
 _WHY_FORBIDDEN = (
@@ -57,20 +57,16 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig | None) -> boto3.Session:
-    """Return a session with the credentials of ``config.aws_profile``, in the queue's region.
+    """Return ``session_of_profile``; without ``config`` a session with the credentials and region that boto3 finds.
 
-    Without ``config``, the session has the credentials and the region that boto3 finds. Raises ConfigError if the AWS
-    profile cannot be used.
+    Raises ConfigError if the AWS profile cannot be used.
     """
-    if config is None:
-        try:
-            return boto3.Session()
-        except BotoCoreError as error:
-            raise ConfigError(f"The AWS profile cannot be used: {error}.") from error
+    if config is not None:
+        return session_of_profile(config)
     try:
-        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+        return boto3.Session()
     except BotoCoreError as error:
-        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+        raise ConfigError(f"The AWS profile cannot be used: {error}.") from error
 
 
 class S3Storage:

@@ -31,7 +31,7 @@ def check_credentials(config: QueueConfig | None = None) -> tuple[Finding, boto3
         found = session.get_credentials()
         if found:
             found.get_frozen_credentials()
-    except BotoCoreError as error:
+    except (BotoCoreError, ClientError) as error:
         return failed(CREDENTIALS, f"The AWS credentials cannot be loaded: {error}", _LOG_IN), None
     if not found:
         return failed(CREDENTIALS, "There are no AWS credentials.", _LOG_IN), None

@@ -1,6 +1,7 @@
 """Read the log lines of an attempt's instances from CloudWatch Logs, each line once.
 
-Each instance has one stream. SageMaker names the stream ``<training job>/algo-<number>-<time>``.
+Each instance has one stream. SageMaker names the stream ``<training job>/algo-<number>-<time>``. With remote debugging,
+each instance has also the stream ``<training job>/algo-<number>-<time>/ssm`` of the SSM Agent, which is not read.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ class AttemptLog:
         """
         if len(self._tokens) < self._instances:  # a stream appears with the first line of its instance
             for found in list_streams(self._client, self._source.folder):
-                self._tokens.setdefault(found["logStreamName"], None)
+                if "/" not in instance_of(found["logStreamName"]):
+                    self._tokens.setdefault(found["logStreamName"], None)
         for stream in self._tokens:
             self._unread += self._read(stream)
         lines, self._unread = self._unread, []

@@ -21,7 +21,7 @@ from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, 
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
 
 LOOK_SECONDS = 5.0  # seconds between two checks whether the attempt still runs
-_TO_END_SECONDS = 3.0  # seconds for the plugin to end after the session was terminated
+_TO_END_SECONDS = 3.0  # seconds for the plugin, and then its output, to end after the session was terminated
 _BLOCK = 65536
 _DENIED = ("AccessDenied", "AccessDeniedException")
 
@@ -150,16 +150,17 @@ class Session:
             copying = threading.Thread(target=self._copy, args=(process.stdout, stdout), daemon=True)
             if self._output:
                 copying.start()
-            self._wait(process, is_attempt_running)
-            if self._output:
-                copying.join(_TO_END_SECONDS)
+            ended_by_itself = self._wait(process, is_attempt_running)
+            if self._output:  # a slow reader of the output, such as a pager, can hold up the copying for long
+                copying.join(None if ended_by_itself else _TO_END_SECONDS)
         return self._output.status if self._output else process.returncode
 
-    def _wait(self, process: subprocess.Popen[bytes], is_attempt_running: Callable[[], bool]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], is_attempt_running: Callable[[], bool]) -> bool:
+        """Wait for the plugin's end. Return False if the session was terminated, because the attempt has ended."""
         while True:
             try:
                 process.wait(LOOK_SECONDS)
-                return
+                return True
             except subprocess.TimeoutExpired:
                 if is_attempt_running():
                     continue
@@ -168,10 +169,10 @@ class Session:
             for end in (process.terminate, process.kill):
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_TO_END_SECONDS)
-                    return
+                    return False
                 end()
             process.wait()
-            return
+            return False
 
     def _copy(self, source: BinaryIO, target: BinaryIO | None) -> None:
         assert self._output is not None

@@ -1,6 +1,7 @@
 """``smq submit`` and ``sweep``: what is looked at before anything is uploaded, and what is said of a refusal."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -123,6 +124,26 @@ def profile(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
     monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(file))
     monkeypatch.setenv("SAGEMAKER_QUEUE_PROFILE", "own")
+
+
+def test_credentials_are_loaded_once(
+    s3: Any, server: ScriptedServer, profile: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile with mfa_serial asks for a code each time that a session loads its credentials."""
+    config, program = tmp_path / "profiles" / "aws_config", tmp_path / "profiles" / "credentials"
+    keys = {"Version": 1, "AccessKeyId": "AKIDANN", "SecretAccessKey": "secret"}
+    program.write_text(f"#!/bin/sh\necho loaded >> {program}.log\necho '{json.dumps(keys)}'\n")
+    program.chmod(0o755)
+    config.write_text(f"[profile ann]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    settings = Path(os.environ["SAGEMAKER_QUEUE_CONFIG"])
+    settings.write_text(f'{settings.read_text()}aws_profile = "ann"\n')
+    server.answers(200, {})
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    s3.put_object(Bucket="sets", Key="none/1")
+    assert main(["submit", "--data", f"x={MISSING}", "nvidia-smi"]) == 0
+    assert len(uploaded(s3)) == 2 and {one.path for one in server.received} == {"/prod/plan", "/prod/add-job"}
+    assert Path(f"{program}.log").read_text() == "loaded\n"
 
 
 @pytest.mark.parametrize(

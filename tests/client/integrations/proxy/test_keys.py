@@ -117,6 +117,14 @@ class TestWhichAreKnown:
         assert keys.find("AKIDOTHER") is None
         assert keys.find("AKIDEXAMPLE") is not None
 
+    @pytest.mark.usefixtures("refused_role")
+    def test_a_role_that_aws_refuses(self, aws: Path) -> None:
+        """The proxy does not start; a proxy that has started answers programs with other keys of the user."""
+        with pytest.raises(NotAuthenticated, match="sts:AssumeRole. Log in to AWS again"):
+            gateway.proxy(QueueConfig("http://127.0.0.1:9", region="eu-west-1"), 0)
+        kept_by_the_cli(aws, "role", "ASIAROLE")
+        assert secret_of(CredentialsByKey(boto3.Session), "ASIAROLE") == ("secret of ASIAROLE", "token of ASIAROLE")
+
     def test_none_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         with pytest.raises(NotAuthenticated, match="No AWS credentials were found"):

@@ -313,16 +313,14 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
 
 
 def _stays_inside(link: List[str], target: str) -> bool:
-    """Return whether a link's target is certainly below the folder.
+    """Return whether a link's target is certainly the folder itself or below it.
 
     The target may begin with one ``..`` for each folder above the link. After the ``..`` parts, only names are allowed:
     a ``..`` after a name could lead anywhere, because the name may itself be a link.
     """
     parts = [part for part in target.split("/") if part != "."]
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
-    return (
-        bool(parts) and not target.startswith("/") and "\0" not in target and up < len(link) and ".." not in parts[up:]
-    )
+    return not target.startswith("/") and "\0" not in target and up < len(link) and ".." not in parts[up:]
 
 
 def _make_folders(target: Path, folder: Path) -> None:
