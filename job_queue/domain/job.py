@@ -197,7 +197,9 @@ class Job:
     ran: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
     tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
     refusals: int = 0  # launches in a row refused because of this job; at least MANY_REFUSALS after a lasting one
-    refused: tuple[int, int] | None = None  # epoch seconds of the first and the last refusal in `refusals`
+    refused: tuple[int, int] | None = (
+        None  # epoch seconds of the first and the last refusal in `refusals`; None: the last launch was not refused
+    )
     retries: int = 0  # allowed retries after failures of the job itself
     retried: int = 0  # retries so far
     free_retried: int = 0  # retries in a row that did not count

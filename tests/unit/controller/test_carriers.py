@@ -8,7 +8,9 @@ import pytest
 from api_contract import models
 from api_contract.models import PlanAnswer
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import plan_answer, queue_status
+from job_queue.controller.carriers import START_SECONDS
 from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
@@ -320,6 +322,90 @@ def test_who_founded_a_carrier_that_was_refused_waits_longer_each_time(queue: Ha
     assert queue.state("m0") == "running"
     waiting = [job for key in queue.repository.metadata().waiting_queues for job in queue.repository.waiting(key)]
     assert waiting == []
+
+
+def creates(queue: Harness) -> int:
+    return sum(call == "create" for call, _ in queue.training.calls)
+
+
+def without_agents(queue: Harness) -> None:
+    """Two members wait for their carrier, whose agent does not start."""
+    queue.training.agents_start = False
+    queue.submissions.submit(member_request("m0"), OWNER)
+    submit(queue, "m1")
+
+
+def test_a_carrier_that_is_refused_for_good_fails_the_member_whose_request_it_had(queue: Harness) -> None:
+    queue.training.script = [(LaunchResult.REFUSED, "ValidationException: no such image")]
+    queue.submissions.submit(member_request("m0"), OWNER)
+    submit(queue, "m1")
+    m0 = queue.record("m0")
+    assert (m0.job.state, m0.job.reason) == ("failed", "ValidationException: no such image")
+    assert m0.history[-1].cause == "refused by SageMaker: ValidationException: no such image"
+    assert (queue.state("m1"), creates(queue)) == ("running", 2), "it has a carrier of its own"
+
+
+def test_a_member_that_ran_once_is_not_failed_by_a_refused_carrier(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.script = [(LaunchResult.REFUSED, "ValidationException: no such role")]
+    queue.end(carrier(queue).launched or "", "Failed", failure="AlgorithmError: , exit code: 137")
+    queue.tick(60)
+    assert (queue.state("m0"), queue.job("m0").refusals, creates(queue)) == ("pending", 1, 2)
+    assert "no such role" in (queue.job("m0").reason or "")
+    queue.tick(60)
+    assert queue.state("m0") == "running"
+
+
+def test_members_of_carriers_that_fail_before_their_agents_start_wait_longer_each_time(queue: Harness) -> None:
+    without_agents(queue)
+    waits = []
+    for number in (1, 2, 3):
+        failed = carrier(queue)
+        queue.end(failed.launched or "", "Failed", failure="ClientError: no such image")
+        assert creates(queue) == number, "no other carrier is launched at once"
+        for name in ("m0", "m1"):
+            job = queue.job(name)
+            assert (job.state, job.refusals, job.tries) == ("pending", number, number)
+            assert job.reason == (
+                f"Its carrier {failed.name} failed before its agent had started: ClientError: no such image"
+            )
+        until = [queue.job(name).backoff_until or 0 for name in ("m0", "m1")]
+        waits.append(max(until) - queue.now)
+        queue.tick(waits[-1] + 1)
+    assert waits == sorted(waits)
+    assert (creates(queue), queue.job("m0").is_refused_for_long) == (4, False), "SageMaker has refused nothing"
+    queue.training.agents_start = True
+    queue.end(carrier(queue).launched or "", "Failed", failure="ClientError: no such image")
+    queue.tick(600)
+    assert [(queue.state(name), queue.job(name).refusals) for name in ("m0", "m1")] == [("running", 0)] * 2
+
+
+def test_a_member_is_told_that_its_carrier_failed(queue: Harness) -> None:
+    without_agents(queue)
+    queue.end(carrier(queue).launched or "", "Failed", failure="ClientError: no such image")
+    reason = QueuePosition(PublishedPlan.of(*queue.forecast(), queue.now)).reason(queue.job("m0"))
+    assert reason is not None and "SageMaker refused" not in reason.message
+    assert "ClientError: no such image" in reason.message
+
+
+def test_members_back_off_if_the_agent_of_their_carrier_never_starts(queue: Harness) -> None:
+    without_agents(queue)
+    queue.tick(START_SECONDS + 60)
+    assert carrier(queue).state == "stopping"
+    queue.end(carrier(queue).launched or "", "Stopped")
+    assert (creates(queue), queue.job("m0").tries, queue.job("m1").tries) == (1, 1, 1)
+    assert "nothing was heard of its agent" in (queue.job("m0").reason or "")
+
+
+@pytest.mark.parametrize(("status", "failure"), [("Failed", "CapacityError: none left"), ("Stopped", None)])
+def test_members_do_not_back_off_if_their_carrier_itself_is_not_at_fault(
+    queue: Harness, status: str, failure: str | None
+) -> None:
+    without_agents(queue)
+    queue.end(carrier(queue).launched or "", status, failure=failure)
+    assert [(job.tries, job.refusals, job.backoff_until) for job in (queue.job("m0"), queue.job("m1"))] == [
+        (0, 0, None)
+    ] * 2
 
 
 def test_other_images_and_owners_ride_apart(queue: Harness) -> None:
