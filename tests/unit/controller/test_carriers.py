@@ -1,6 +1,7 @@
 """Carriers and members in the controller: who is launched, assigned, stopped, and what becomes of whom at the end."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import plan_answer, queue_status
 from job_queue.controller.carriers import START_SECONDS
+from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
+from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.scheduler import GpuAllocation
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
@@ -47,11 +50,15 @@ def submit(queue: Harness, name: str, gpus: str = "1", priority: int = 0, **chan
     queue.wake()
 
 
-def whole(queue: Harness, name: str, priority: int = 0) -> None:
+def accept_whole(queue: Harness, name: str, priority: int = 0, **changes: Any) -> None:
     queue.now += 1
-    request = a_request(name, priority)
+    request = a_request(name, priority, **changes)
     request["Tags"].append({"Key": "project", "Value": "nlp"})
     queue.submissions.submit(request, OWNER)
+
+
+def whole(queue: Harness, name: str, priority: int = 0) -> None:
+    accept_whole(queue, name, priority)
     queue.wake()
 
 
@@ -406,6 +413,84 @@ def test_members_do_not_back_off_if_their_carrier_itself_is_not_at_fault(
     assert [(job.tries, job.refusals, job.backoff_until) for job in (queue.job("m0"), queue.job("m1"))] == [
         (0, 0, None)
     ] * 2
+
+
+class Paced(Harness):
+    """A queue that may launch one training job a second. It counts cycles, and a busy loop ends after some of them."""
+
+    def __init__(self, instances: int) -> None:
+        super().__init__(create_rate=CreateRate(1, 1))
+        self.cycles = 0
+        share(self, instances)
+
+    def invocation(self, *args: Any, **options: Any) -> Invocation:
+        last = self.cycles + 30
+
+        def may_go_on() -> bool:
+            self.cycles += 1
+            return self.cycles < last
+
+        return replace(super().invocation(*args, **options), may_go_on=may_go_on)
+
+
+def finished(queue: Harness) -> list[str]:
+    """Carriers that have ended or were given up."""
+    return [job.name for job in queue.repository.finished(100, None)[0] if job.carries is not None]
+
+
+def test_carriers_are_launched_in_the_order_of_the_plan() -> None:
+    queue = Paced(4)
+    for name, priority in (("first", 5), ("last", 1)):
+        queue.submissions.submit(member_request(name, "8", priority), OWNER)
+    for name, priority in (("second", 4), ("third", 3)):
+        accept_whole(queue, name, priority)
+    for _ in range(4):
+        queue.wake()
+        queue.now += 1
+    one, other = (queue.job(name).carrier_attempt for name in ("first", "last"))
+    launched = [name for call, name in queue.training.calls if call == "create"]
+    assert launched == [one, "second-qstamp-1", "third-qstamp-1", other]
+    assert finished(queue) == [], "no carrier is stored before it may be launched"
+
+
+def test_a_carrier_that_has_to_wait_for_the_rate_is_not_stored_and_keeps_its_slot() -> None:
+    queue = Paced(2)
+    queue.submissions.submit(member_request("m0", "8"), OWNER)
+    queue.submissions.submit(member_request("m1", "8"), OWNER)
+    queue.wake()
+    queue.wake()
+    assert ([job.first_members for job in carriers(queue)], queue.state("m1")) == ([("m0",)], "pending")
+    cluster, _ = queue.forecast()
+    assert [job.name for job in cluster.waiting.values()] == ["m1"]
+    assert cluster.metadata.reservations == {"m1": {"p5": 1}}
+
+
+def test_carriers_that_wait_for_the_rate_make_no_busy_loop() -> None:
+    queue = Paced(3)
+    for number in range(3):
+        queue.submissions.submit(member_request(f"m{number}", "8"), OWNER)
+    began = queue.now
+    queue.controller.wake(queue.invocation(may_wait=True))
+    assert (creates(queue), queue.now - began) == (3, 2), "it sleeps until the next launch"
+    assert queue.cycles < 15
+
+
+def test_no_carrier_is_stored_while_a_warm_pool_is_in_its_way(queue: Harness) -> None:
+    larger = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 50}  # so no carrier fits the warm pool
+    accept_whole(queue, "whole", ResourceConfig=larger)
+    accept_whole(queue, "same", ResourceConfig=larger)  # for which the instance is kept warm
+    queue.wake()
+    queue.training.releases = False  # not at once
+    queue.cancel("same")
+    queue.end("whole-qstamp-1")
+    submit(queue, "m0")
+    assert list(queue.training.warm_pools) == ["whole-qstamp-1"]
+    queue.wake()
+    assert (carriers(queue), finished(queue)) == ([], [])
+    assert queue.repository.metadata().reservations == {"m0": {"p5": 1}}
+    queue.training.warm_pools.clear()
+    queue.event("whole-qstamp-1")
+    assert queue.state("m0") == "running"
 
 
 def test_other_images_and_owners_ride_apart(queue: Harness) -> None:
