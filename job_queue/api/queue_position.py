@@ -122,7 +122,7 @@ class QueuePosition:
             message = f"It waits behind {ahead} of its waiting queue. Plans look no further (window in the policy)."
             return Reason("BEYOND_WINDOW", message)
         if job.reason is not None:  # the last launch was refused, or the last attempt failed
-            return Reason(WaitReason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
+            return Reason(WaitReason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refused is not None))
         if self._plan.left_out and not starts:
             message = "It waits. Too many jobs wait to store each reason; smq why computes it."
             return Reason("NOT_LISTED", message)

@@ -8,7 +8,7 @@ SageMaker's API.
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -47,10 +47,10 @@ LOST = "InternalServerError: its carrier has ended"
 class CarrierChanges:
     """The changes that carry out a plan's decisions about carriers and members."""
 
-    cluster: ClusterState  # with the carriers that will be launched
-    plan: Plan  # the plan, which also starts these carriers
+    cluster: ClusterState  # with the new carriers as waiting jobs, which are not stored yet
+    plan: Plan  # the plan, which also starts the new carriers
+    requests: Mapping[str, str]  # new carrier -> its request, as JSON text
     transitions: list[JobTransition]
-    deferred: bool = False  # whether some launches are left to another cycle
 
 
 class Carriers(ControllerPart):
@@ -116,15 +116,13 @@ class Carriers(ControllerPart):
 
     # --- carrying out a plan -----------------------------------------------------------------------------
 
-    def carry_out(
-        self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float
-    ) -> CarrierChanges:
-        """Store new carriers, and return the transitions that assign members, and evict or stop carriers.
+    def carry_out(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> CarrierChanges:
+        """Make new carriers, and return the transitions that assign members, and evict or stop carriers.
 
-        :param calls: the number of CreateTrainingJob calls that may still be sent.
+        `store` stores the new carriers that may be launched.
         """
-        cluster, decided, deferred = self._store_new_carriers(cluster, decided, max(0, calls), now)
-        return CarrierChanges(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
+        changes = list(self._changes(cluster, decided, call, now))
+        return CarrierChanges(*self._with_new_carriers(cluster, decided, now), changes)
 
     def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[JobTransition]:
         gone = {eviction.job: eviction for eviction in decided.evictions}
@@ -146,26 +144,60 @@ class Carriers(ControllerPart):
             elif carrier.agent_key is not None and carrier.name not in used and carrier.empty_since is None:
                 yield transitions.emptied(carrier, now)
 
-    def _store_new_carriers(
-        self, cluster: ClusterState, decided: Plan, calls: int, now: float
-    ) -> tuple[ClusterState, Plan, bool]:
-        """Store the carriers to launch as waiting jobs, which the plan starts.
+    def store(
+        self, changes: CarrierChanges, permitted: list[JobTransition], decided: Plan, now: float
+    ) -> tuple[list[JobTransition], ClusterState, Plan]:
+        """Store the new carriers among the permitted starts. Drop the other new carriers.
 
-        Return the state and the plan with these carriers, and whether launches are left to another cycle.
+        The slots of a new carrier that has to wait are reserved for its first member.
+
+        :param decided: the plan with the starts that have to wait as reservations.
+        :return: the permitted starts, the state and the plan, all without the carriers that are not stored.
         """
-        carrier_starts: list[Start] = []
-        for launch in decided.launches[:calls]:
-            try:
-                job = self._new(cluster, launch, now)
-            except QueueError as error:
-                log.warning("no carrier launched", members=list(launch.members), why=error.message)
-                continue
-            if job is not None:
-                cluster = cluster.with_waiting(job)
-                carrier_starts.append(Start(job.name, launch.slots))
-        return cluster, replace(decided, starts=(*decided.starts, *carrier_starts)), len(decided.launches) > calls
+        waiting, starting = changes.cluster.waiting, {it.old.name for it in permitted}
+        leaders = {name: waiting[name].first_members[0] for name in changes.requests}
+        dropped = {
+            name
+            for name, request in changes.requests.items()
+            if name not in starting or not self._store(waiting[name], request, now)
+        }
+        plan = replace(
+            decided,
+            starts=tuple(it for it in decided.starts if it.job not in dropped),
+            reservations={leaders.get(job, job): slots for job, slots in decided.reservations.items()},
+        )
+        left = {name: job for name, job in waiting.items() if name not in dropped}
+        return [it for it in permitted if it.old.name not in dropped], replace(changes.cluster, waiting=left), plan
 
-    def _new(self, cluster: ClusterState, launch: Launch, now: float) -> Job | None:
+    def _store(self, carrier: Job, request: str, now: float) -> bool:
+        try:
+            return self._repository.add(carrier, request, now, plain=True) is None
+        except QueueError as error:
+            log.warning("no carrier launched", members=list(carrier.first_members), why=error.message)
+            return False
+
+    def _with_new_carriers(
+        self, cluster: ClusterState, decided: Plan, now: float
+    ) -> tuple[ClusterState, Plan, dict[str, str]]:
+        """Return the state and the plan with the new carriers, in the plan's order, and the carriers' requests."""
+        made = self._parallel([partial(self._new, cluster, launch, now) for launch in decided.launches])
+        starts, requests = list(decided.starts), dict[str, str]()
+        for launch, new in reversed(list(zip(decided.launches, made, strict=True))):
+            if new is not None:
+                carrier, requests[carrier.name] = new
+                cluster = cluster.with_waiting(carrier)
+                starts.insert(launch.starts_before, Start(carrier.name, launch.slots))
+        return cluster, replace(decided, starts=tuple(starts)), requests
+
+    def _new(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
+        """Return the job of a new carrier and its request, or None if they cannot be made now."""
+        try:
+            return self._made(cluster, launch, now)
+        except QueueError as error:
+            log.warning("no carrier launched", members=list(launch.members), why=error.message)
+            return None
+
+    def _made(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
         leader = cluster.waiting[launch.members[0]]
         record, mailboxes = self._repository.record(leader.name), self._training.mailboxes
         pool = next(pool for pool in cluster.applied.policy.pools if pool.name in launch.slots)
@@ -190,8 +222,7 @@ class Carriers(ControllerPart):
             submission=uuid.uuid4().hex,
             secret=secret,
         )
-        taken = self._repository.add(job, json.dumps(request, separators=(",", ":")), now, plain=True)
-        return job if taken is None else None
+        return job, json.dumps(request, separators=(",", ":"))
 
     # --- what agents report ------------------------------------------------------------------------------
 
@@ -257,12 +288,12 @@ class Carriers(ControllerPart):
         for carrier in [job for job in active if job.carries is not None]:
             if not enough_time():
                 break
+            members = [job for job in active if job.carrier_attempt == carrier.launched]
             try:
-                more = (
-                    self._listen_to(carrier, [job for job in active if job.carrier_attempt == carrier.launched]) or more
-                )
+                more = self._listen_to(carrier, members) or more
             except QueueError as error:
                 log.warning("mailbox not read", job=carrier.name, why=error.message)
+                more = self._stop_unread(carrier, members) or more
             except Refused:
                 log.info("job changed meanwhile", job=carrier.name)
         return more
@@ -289,6 +320,19 @@ class Carriers(ControllerPart):
             self._repository.apply(transitions.stop_as_silent(carrier, since, now), now)
             return True
         return False
+
+    def _stop_unread(self, carrier: Job, members: Sequence[Job]) -> bool:
+        """Stop a carrier whose mailbox cannot be read if one of its members should have ended long ago.
+
+        Otherwise a program that makes the mailbox unreadable could keep a member from ever being stopped.
+        """
+        if carrier.state is not JobState.RUNNING or carrier.cancelled:
+            return False
+        try:
+            return self._stop_for_a_member(carrier, members, self._clock())
+        except (QueueError, Refused) as error:
+            log.warning("carrier not stopped", job=carrier.name, why=repr(error))
+            return False
 
     def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
         """Stop a carrier if one of its members should have ended long ago. Return whether the carrier was stopped."""

@@ -315,11 +315,12 @@ class Controller(ControllerPart):
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        carrier_changes = self._carriers.carry_out(cluster, decided, call, rates.left(), now)
-        cluster, placement = carrier_changes.cluster, place(carrier_changes.cluster, carrier_changes.plan, claims)
-        decided = placement.plan
-        starts, deferred = start_transitions(cluster, decided, call, now)
-        starts, decided = paced(rates.take(starts), starts, with_deferred(decided, deferred, cluster))
+        carrier_changes = self._carriers.carry_out(cluster, decided, call, now)
+        placement = place(carrier_changes.cluster, carrier_changes.plan, claims)
+        starts, deferred = start_transitions(carrier_changes.cluster, placement.plan, call, now)
+        kept = with_deferred(placement.plan, deferred, cluster)
+        starts, decided = paced(rates.take(starts), starts, kept)
+        starts, cluster, decided = self._carriers.store(carrier_changes, starts, decided, now)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
         announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *kept_warm(starts, placement), *announcements]
@@ -354,7 +355,7 @@ class Controller(ControllerPart):
             *soon,
         ]
         return _Work(
-            more=any((more, other_jobs, more_started, bool(deferred), carrier_changes.deferred, more_ended))
+            more=any((more, other_jobs, more_started, bool(deferred), more_ended))
             or has_dependents(_new(recorded), cluster),
             unrecorded=unplanned,
             due=min(due, default=None),
@@ -496,10 +497,6 @@ class _LaunchRates:
     def take(self, launches: Iterable[JobTransition]) -> list[JobTransition]:
         """Return the launches that may be sent now, in order, and count their calls."""
         return [launch for launch in launches if self._take(launch.new.site)]
-
-    def left(self) -> int:
-        """Return the calls that are left at the home site."""
-        return 0 if "" in self._waiting else self._bucket("").calls
 
     @property
     def are_used_up(self) -> bool:

@@ -212,7 +212,21 @@ class Launcher(ControllerPart):
             )
 
         recorded = self._give_up(lease, job, refused)
+        if recorded is not None and recorded.carries is not None and recorded.state is JobState.FAILED:
+            self._refuse_leader(lease, recorded, sent_at, message)
         return recorded is not None and not recorded.state.holds_slots
+
+    def _refuse_leader(self, lease: Lease, carrier: Job, sent_at: int, message: str) -> None:
+        """Record the refusal of a carrier for its first member, whose request the carrier had.
+
+        If this is not recorded, the next carrier for the member is refused too.
+        """
+        record = self._repository.record(carrier.first_members[0])
+        if record is None or not record.job.state.waits:
+            return
+        for_good, now = not record.attempts, self._clock()
+        refused = state_machine.record_refusal(record.job, sent_at, message, for_good=for_good, now=now)
+        self._commit(lease, [replace(refused, record=record)], "refusal of a carrier")
 
     def _resolve_taken_name(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""

@@ -28,6 +28,7 @@ from job_queue.domain.capacity_backoff import (
     at_silent_site,
     instances_by_capacity_key,
 )
+from job_queue.domain.carriers import transitions
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, SiteSilent, Unavailable
@@ -558,6 +559,10 @@ class Reconciler(ControllerPart):
             backoffs = after_end(metadata.capacity_backoffs, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
         transition = self._with_notice(transition)
+        if job.carries is not None and transitions.failed_without_agent(job, ending):
+            # This is recorded before the carrier's end. Otherwise a cycle could launch another carrier at once.
+            for member in job.first_members:
+                self._back_off(member, transition.new)
         if ended.warm:
             warm = replace(ended.warm, pool=next(iter(job.slots), None))
             failed = transition.new.failure
@@ -571,6 +576,12 @@ class Reconciler(ControllerPart):
             return False
         self._training.forget_attempt(job)
         return True
+
+    def _back_off(self, member: str, carrier: Job) -> None:
+        """Make a member back off because its carrier has failed, unless the member backs off already."""
+        record, now = self._repository.record(member), self._clock()
+        if record is not None and record.job.state.waits and (record.job.backoff_until or 0) <= now:
+            self._note(replace(transitions.back_off_after_failure(record.job, carrier, now), record=record))
 
     def _released(self, ended: TrainingJob, warm: WarmPool) -> WarmPool:
         """Release the instances of a failed attempt, so that no job starts on them. Return the updated warm pool.

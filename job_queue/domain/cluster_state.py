@@ -352,7 +352,7 @@ def _waiting(
         expected=expected,
         warm=warm,
         kinds=instance_types(job, demand, policy),
-        refusal=job.reason if job.refusals else None,
+        refusal=job.reason if job.refused else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,
         left_idle=job.left_idle,
         more_wait=more_wait,

@@ -26,10 +26,7 @@ RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntime
 PROJECT_GONE = (
     "The policy no longer has this project. Submit the job to another project, or ask an admin to add this project."
 )
-REFUSED = (
-    "The queue tries again, but SageMaker refuses each launch. Remove the cause that the reason names, or cancel the "
-    "job."
-)
+REFUSED = "The queue tries again, but each launch fails. Remove the cause that the reason names, or cancel the job."
 
 
 def advise(

@@ -11,7 +11,7 @@ MOST_ISSUES = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
-_LONGEST_GUESS = 100  # characters; a longer name is not compared
+LONGEST_GUESS = 100  # characters; a longer name is not compared
 
 
 def field_issue(field: str, predicate: str) -> ValidationIssue:
@@ -29,7 +29,7 @@ def member(field: str, key: str) -> str:
 def near(wrong: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:
     """Return the names that are spelled similarly to a wrong one, ignoring case, the most similar first."""
     by_small = {name.casefold(): name for name in names}
-    found = get_close_matches(wrong.casefold(), by_small, most, likeness) if len(wrong) <= _LONGEST_GUESS else []
+    found = get_close_matches(wrong.casefold(), by_small, most, likeness) if len(wrong) <= LONGEST_GUESS else []
     return [by_small[name] for name in found]
 
 

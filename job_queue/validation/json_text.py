@@ -62,24 +62,37 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
 
 
+_Path = tuple["_Path", str | int] | None
+"""The place of a value: the place of its object or list, and its name or index there."""
+
+
+def _field(path: _Path) -> str:
+    """Return the name of a field in messages, such as `a.b[0]`."""
+    if path is None:
+        return ""
+    above, key = path
+    return f"{_field(above)}[{key}]" if isinstance(key, int) else member(_field(above), key)
+
+
 def _issues(content: Any) -> Iterator[ValidationIssue]:
-    """Yield the issues of parsed JSON, in no special order."""
-    found: list[tuple[Any, str, int]] = [(content, "", 1)]
+    """Yield the issues of parsed JSON, in no special order.
+
+    The text of a field is made only for an issue: a long path for each of many values would need much memory.
+    """
+    found: list[tuple[Any, _Path, int]] = [(content, None, 1)]
     while found:
-        value, field, depth = found.pop()
+        value, path, depth = found.pop()
         if depth > DEEPEST:
             yield ValidationIssue("", f"The body is nested too deeply: at most {DEEPEST} levels are read.")
         elif isinstance(value, dict):
             for name, inner in value.items():
-                inner_field = member(field, name)
                 if not is_unicode(name):
-                    yield field_issue(
-                        inner_field, "is a name with half a character (an unpaired surrogate), which cannot be kept."
-                    )
-                found.append((inner, inner_field, depth + 1))
+                    what = "is a name with half a character (an unpaired surrogate), which cannot be kept."
+                    yield field_issue(_field((path, name)), what)
+                found.append((inner, (path, name), depth + 1))
         elif isinstance(value, list):
-            found += [(inner, f"{field}[{index}]", depth + 1) for index, inner in enumerate(value)]
+            found += [(inner, (path, index), depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and not is_unicode(value):
-            yield field_issue(field, f"holds {_HALF}")
+            yield field_issue(_field(path), f"holds {_HALF}")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield field_issue(field, "is not a number that can be kept: it is too large, or none at all.")
+            yield field_issue(_field(path), "is not a number that can be kept: it is too large, or none at all.")

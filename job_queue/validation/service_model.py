@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import regex
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import MOST_ISSUES, field_issue, member, near, quoted
+from job_queue.validation.issue import LONGEST_GUESS, MOST_ISSUES, field_issue, member, near, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob has seven
@@ -194,7 +194,7 @@ def _instead(wrong: str, names: list[str]) -> str:
 
 def _of_family(wrong: str, names: list[str]) -> list[str]:
     """Return some instance types of the family that a wrong type names: `p5` or `ml.p5.huge` name p5."""
-    found = _INSTANCE_TYPE.fullmatch(wrong.casefold())
+    found = _INSTANCE_TYPE.fullmatch(wrong.casefold()) if len(wrong) <= LONGEST_GUESS else None
     family = [name for name in names if name.startswith(f"ml.{found[1]}.")] if found else []
     return near(wrong, family) or family[:_FEW]
 

@@ -36,7 +36,8 @@ _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
 _CHECKPOINTS = "CheckpointConfig.S3Uri"
 _OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and each of their rules
-_HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
+_DOMAIN = re.compile(r"\.amazonaws\.com(?:\.cn)?\Z", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9-]+", re.ASCII)
 
 
 def places_of(request: TrainingRequest) -> dict[str, str]:
@@ -91,7 +92,24 @@ def bucket_and_key(address: str) -> tuple[str, str]:
     scheme, host, key = found.groups()
     if scheme == "s3":
         return host, key
-    if (of_s3 := _HOST_OF_S3.fullmatch(host)) is None:
+    if (named := _bucket_in_host(host)) is None:
         return f"https:{host}", key
-    bucket, _, rest = (of_s3[1], "", key) if of_s3[1] else key.partition("/")
+    bucket, _, rest = (named, "", key) if named else key.partition("/")
     return bucket, rest
+
+
+def _bucket_in_host(host: str) -> str | None:
+    """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`: empty if none, None if not of S3.
+
+    A bucket's name may have dots. Of several labels that could be `s3`, the last one is meant. Capital letters make no
+    difference in a host. The time is linear in the length of the host, which callers choose.
+    """
+    host = host.lower()
+    domain = _DOMAIN.search(host)
+    labels = host[: domain.start()].split(".") if domain else []
+    for place in range(len(labels) - 1, -1, -1):
+        if not _LABEL.fullmatch(labels[place]):
+            return None
+        if labels[place] == "s3" or labels[place].startswith("s3-"):
+            return ".".join(labels[:place])
+    return None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import JobTransition, record_launch_intent
@@ -41,17 +42,42 @@ def give_up(carrier: Job, now: float) -> JobTransition:
 
 def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
     """Record a backoff of a member whose carrier's launch was refused. The backoff is that of a refused job."""
+    return _back_off(member, carrier.reason, now, refused=member.refused_until(now))
+
+
+def back_off_after_failure(member: Job, carrier: Job, now: float) -> JobTransition:
+    """Record a backoff of a member whose carrier has failed before its agent had started.
+
+    The failure counts in `refusals`, so that no job is stopped again and again for such a member.
+    """
+    why = carrier.reason or "SageMaker gave no reason"
+    said = f"Its carrier {carrier.name} failed before its agent had started: {why}"
+    return _back_off(member, said, now, refused=None)
+
+
+def _back_off(member: Job, why: str | None, now: float, *, refused: tuple[int, int] | None) -> JobTransition:
     tries = member.tries + 1
     until = int(now) + backoff_seconds(member.name, tries)
     new = member.with_changes(
         tries=tries,
         refusals=member.refusals + 1,
-        refused=member.refused_until(now),
+        refused=refused,
         backoff_until=until,
-        reason=carrier.reason,
+        reason=why,
         parked=None,
     )
-    return JobTransition(member, new, f"next try at {clock(until)}: {carrier.reason}", now)
+    return JobTransition(member, new, f"next try at {clock(until)}: {why}", now)
+
+
+def failed_without_agent(carrier: Job, ending: Ending) -> bool:
+    """Return whether a carrier has failed before its agent had started. Lack of instances is no such failure.
+
+    :param carrier: the carrier before its end. The queue cancels a carrier, with a reason, if its agent is silent.
+    """
+    if carrier.agent_key is not None or ending.lacks_capacity:
+        return False
+    by_itself = ending.status in ("Completed", "Failed") and carrier.state is not JobState.STOPPING
+    return by_itself or (carrier.cancelled and carrier.reason is not None)
 
 
 def introduced(carrier: Job, number: str, now: float) -> JobTransition:

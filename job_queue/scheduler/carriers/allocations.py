@@ -34,6 +34,7 @@ class Launch:
 
     members: tuple[str, ...]  # in waiting order; the carrier has the first member's place in the queue
     slots: Mapping[str, int]
+    starts_before: int = 0  # number of the plan's starts that come before the launch
 
 
 class Row:

@@ -16,7 +16,18 @@ from job_queue.scheduler.carriers.holds import MemberHolds
 from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
 from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareTree
-from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Hold, JobState, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import (
+    NOTHING,
+    ActiveJob,
+    Carrier,
+    Hold,
+    JobState,
+    Plan,
+    Slots,
+    Snapshot,
+    Start,
+    WaitingJob,
+)
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import decide, plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
@@ -250,6 +261,14 @@ class _SharedPlan:
         packing = self._packing
         gone = {eviction.job for eviction in decided.evictions}
         leaders = {it.leader.name: it for it in packing.bins}
+        starts: list[Start] = []
+        launches: list[Launch] = []
+        for start in decided.starts:
+            if start.job in leaders:
+                members = tuple(member.name for member in leaders[start.job].members)
+                launches.append(Launch(members, start.slots, len(starts)))
+            else:
+                starts.append(start)
         carrier_attempt = {
             job.name: job.allocation.carrier for job in self._snapshot.active if job.allocation is not None
         }
@@ -257,13 +276,9 @@ class _SharedPlan:
         leaving = [it for it in packing.evictions.values() if carrier_attempt[it.job] not in gone]
         return replace(
             decided,
-            starts=tuple(start for start in decided.starts if start.job not in leaders),
+            starts=tuple(starts),
             allocations=tuple(it for it in packing.allocations.values() if it.allocation.carrier not in gone),
-            launches=tuple(
-                Launch(tuple(member.name for member in leaders[start.job].members), start.slots)
-                for start in decided.starts
-                if start.job in leaders
-            ),
+            launches=tuple(launches),
             evictions=(*decided.evictions, *leaving),
             holds=self._holds.of(decided) if explained else (),
             closes=_closes(self._snapshot, decided, packing),

@@ -270,6 +270,21 @@ def test_a_mailbox_that_cannot_be_read_does_not_keep_others_from_being_read(queu
         assert queue.state(job.name) == "completed"
 
 
+def test_a_member_that_does_not_end_has_its_carrier_stopped_though_the_mailbox_cannot_be_read(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.cancel("m0")
+    assert queue.state("m0") == "stopping"
+
+    def unread(carrier: Job) -> Heard:
+        raise Unavailable("scripted")
+
+    queue.training.heard_of = unread  # type: ignore[method-assign]
+    for _ in range(8):
+        queue.tick(60)
+    (one,) = carriers(queue)
+    assert one.state == "stopping"
+
+
 def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) -> None:
     submit(queue, "m0")
     queue.training.report(queue.job("m0").address or "")

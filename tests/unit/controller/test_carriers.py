@@ -1,6 +1,7 @@
 """Carriers and members in the controller: who is launched, assigned, stopped, and what becomes of whom at the end."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,10 +9,14 @@ import pytest
 from api_contract import models
 from api_contract.models import PlanAnswer
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import plan_answer, queue_status
+from job_queue.controller.carriers import START_SECONDS
+from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
+from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.scheduler import GpuAllocation
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
@@ -45,11 +50,15 @@ def submit(queue: Harness, name: str, gpus: str = "1", priority: int = 0, **chan
     queue.wake()
 
 
-def whole(queue: Harness, name: str, priority: int = 0) -> None:
+def accept_whole(queue: Harness, name: str, priority: int = 0, **changes: Any) -> None:
     queue.now += 1
-    request = a_request(name, priority)
+    request = a_request(name, priority, **changes)
     request["Tags"].append({"Key": "project", "Value": "nlp"})
     queue.submissions.submit(request, OWNER)
+
+
+def whole(queue: Harness, name: str, priority: int = 0) -> None:
+    accept_whole(queue, name, priority)
     queue.wake()
 
 
@@ -320,6 +329,168 @@ def test_who_founded_a_carrier_that_was_refused_waits_longer_each_time(queue: Ha
     assert queue.state("m0") == "running"
     waiting = [job for key in queue.repository.metadata().waiting_queues for job in queue.repository.waiting(key)]
     assert waiting == []
+
+
+def creates(queue: Harness) -> int:
+    return sum(call == "create" for call, _ in queue.training.calls)
+
+
+def without_agents(queue: Harness) -> None:
+    """Two members wait for their carrier, whose agent does not start."""
+    queue.training.agents_start = False
+    queue.submissions.submit(member_request("m0"), OWNER)
+    submit(queue, "m1")
+
+
+def test_a_carrier_that_is_refused_for_good_fails_the_member_whose_request_it_had(queue: Harness) -> None:
+    queue.training.script = [(LaunchResult.REFUSED, "ValidationException: no such image")]
+    queue.submissions.submit(member_request("m0"), OWNER)
+    submit(queue, "m1")
+    m0 = queue.record("m0")
+    assert (m0.job.state, m0.job.reason) == ("failed", "ValidationException: no such image")
+    assert m0.history[-1].cause == "refused by SageMaker: ValidationException: no such image"
+    assert (queue.state("m1"), creates(queue)) == ("running", 2), "it has a carrier of its own"
+
+
+def test_a_member_that_ran_once_is_not_failed_by_a_refused_carrier(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.script = [(LaunchResult.REFUSED, "ValidationException: no such role")]
+    queue.end(carrier(queue).launched or "", "Failed", failure="AlgorithmError: , exit code: 137")
+    queue.tick(60)
+    assert (queue.state("m0"), queue.job("m0").refusals, creates(queue)) == ("pending", 1, 2)
+    assert "no such role" in (queue.job("m0").reason or "")
+    queue.tick(60)
+    assert queue.state("m0") == "running"
+
+
+def test_members_of_carriers_that_fail_before_their_agents_start_wait_longer_each_time(queue: Harness) -> None:
+    without_agents(queue)
+    waits = []
+    for number in (1, 2, 3):
+        failed = carrier(queue)
+        queue.end(failed.launched or "", "Failed", failure="ClientError: no such image")
+        assert creates(queue) == number, "no other carrier is launched at once"
+        for name in ("m0", "m1"):
+            job = queue.job(name)
+            assert (job.state, job.refusals, job.tries) == ("pending", number, number)
+            assert job.reason == (
+                f"Its carrier {failed.name} failed before its agent had started: ClientError: no such image"
+            )
+        until = [queue.job(name).backoff_until or 0 for name in ("m0", "m1")]
+        waits.append(max(until) - queue.now)
+        queue.tick(waits[-1] + 1)
+    assert waits == sorted(waits)
+    assert (creates(queue), queue.job("m0").is_refused_for_long) == (4, False), "SageMaker has refused nothing"
+    queue.training.agents_start = True
+    queue.end(carrier(queue).launched or "", "Failed", failure="ClientError: no such image")
+    queue.tick(600)
+    assert [(queue.state(name), queue.job(name).refusals) for name in ("m0", "m1")] == [("running", 0)] * 2
+
+
+def test_a_member_is_told_that_its_carrier_failed(queue: Harness) -> None:
+    without_agents(queue)
+    queue.end(carrier(queue).launched or "", "Failed", failure="ClientError: no such image")
+    reason = QueuePosition(PublishedPlan.of(*queue.forecast(), queue.now)).reason(queue.job("m0"))
+    assert reason is not None and "SageMaker refused" not in reason.message
+    assert "ClientError: no such image" in reason.message
+
+
+def test_members_back_off_if_the_agent_of_their_carrier_never_starts(queue: Harness) -> None:
+    without_agents(queue)
+    queue.tick(START_SECONDS + 60)
+    assert carrier(queue).state == "stopping"
+    queue.end(carrier(queue).launched or "", "Stopped")
+    assert (creates(queue), queue.job("m0").tries, queue.job("m1").tries) == (1, 1, 1)
+    assert "nothing was heard of its agent" in (queue.job("m0").reason or "")
+
+
+@pytest.mark.parametrize(("status", "failure"), [("Failed", "CapacityError: none left"), ("Stopped", None)])
+def test_members_do_not_back_off_if_their_carrier_itself_is_not_at_fault(
+    queue: Harness, status: str, failure: str | None
+) -> None:
+    without_agents(queue)
+    queue.end(carrier(queue).launched or "", status, failure=failure)
+    assert [(job.tries, job.refusals, job.backoff_until) for job in (queue.job("m0"), queue.job("m1"))] == [
+        (0, 0, None)
+    ] * 2
+
+
+class Paced(Harness):
+    """A queue that may launch one training job a second. It counts cycles, and a busy loop ends after some of them."""
+
+    def __init__(self, instances: int) -> None:
+        super().__init__(create_rate=CreateRate(1, 1))
+        self.cycles = 0
+        share(self, instances)
+
+    def invocation(self, *args: Any, **options: Any) -> Invocation:
+        last = self.cycles + 30
+
+        def may_go_on() -> bool:
+            self.cycles += 1
+            return self.cycles < last
+
+        return replace(super().invocation(*args, **options), may_go_on=may_go_on)
+
+
+def finished(queue: Harness) -> list[str]:
+    """Carriers that have ended or were given up."""
+    return [job.name for job in queue.repository.finished(100, None)[0] if job.carries is not None]
+
+
+def test_carriers_are_launched_in_the_order_of_the_plan() -> None:
+    queue = Paced(4)
+    for name, priority in (("first", 5), ("last", 1)):
+        queue.submissions.submit(member_request(name, "8", priority), OWNER)
+    for name, priority in (("second", 4), ("third", 3)):
+        accept_whole(queue, name, priority)
+    for _ in range(4):
+        queue.wake()
+        queue.now += 1
+    one, other = (queue.job(name).carrier_attempt for name in ("first", "last"))
+    launched = [name for call, name in queue.training.calls if call == "create"]
+    assert launched == [one, "second-qstamp-1", "third-qstamp-1", other]
+    assert finished(queue) == [], "no carrier is stored before it may be launched"
+
+
+def test_a_carrier_that_has_to_wait_for_the_rate_is_not_stored_and_keeps_its_slot() -> None:
+    queue = Paced(2)
+    queue.submissions.submit(member_request("m0", "8"), OWNER)
+    queue.submissions.submit(member_request("m1", "8"), OWNER)
+    queue.wake()
+    queue.wake()
+    assert ([job.first_members for job in carriers(queue)], queue.state("m1")) == ([("m0",)], "pending")
+    cluster, _ = queue.forecast()
+    assert [job.name for job in cluster.waiting.values()] == ["m1"]
+    assert cluster.metadata.reservations == {"m1": {"p5": 1}}
+
+
+def test_carriers_that_wait_for_the_rate_make_no_busy_loop() -> None:
+    queue = Paced(3)
+    for number in range(3):
+        queue.submissions.submit(member_request(f"m{number}", "8"), OWNER)
+    began = queue.now
+    queue.controller.wake(queue.invocation(may_wait=True))
+    assert (creates(queue), queue.now - began) == (3, 2), "it sleeps until the next launch"
+    assert queue.cycles < 15
+
+
+def test_no_carrier_is_stored_while_a_warm_pool_is_in_its_way(queue: Harness) -> None:
+    larger = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 50}  # so no carrier fits the warm pool
+    accept_whole(queue, "whole", ResourceConfig=larger)
+    accept_whole(queue, "same", ResourceConfig=larger)  # for which the instance is kept warm
+    queue.wake()
+    queue.training.releases = False  # not at once
+    queue.cancel("same")
+    queue.end("whole-qstamp-1")
+    submit(queue, "m0")
+    assert list(queue.training.warm_pools) == ["whole-qstamp-1"]
+    queue.wake()
+    assert (carriers(queue), finished(queue)) == ([], [])
+    assert queue.repository.metadata().reservations == {"m0": {"p5": 1}}
+    queue.training.warm_pools.clear()
+    queue.event("whole-qstamp-1")
+    assert queue.state("m0") == "running"
 
 
 def test_other_images_and_owners_ride_apart(queue: Harness) -> None:

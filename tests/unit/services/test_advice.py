@@ -113,7 +113,7 @@ def test_a_job_that_sagemaker_refuses_each_time_is_not_told_to_do_nothing() -> N
     assert hold.reason is WaitReason.BACKOFF
     assert quota in hold.message
     (advice,) = advise(snapshot, hold)
-    assert advice.startswith("The queue tries again, but SageMaker refuses each launch. Remove the cause")
+    assert advice.startswith("The queue tries again, but each launch fails. Remove the cause")
     once = a_snapshot(replace(job, on_free_slots_only=False))
     assert advise(once, hold_of(once)) == ["Nothing to do: the queue tries again."]
 

@@ -2,12 +2,18 @@
 
 import hashlib
 import json
+import re
+import tracemalloc
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from job_queue.adapters.records.claimed_places import CLAIMS_BELOW
-from job_queue.domain.access.places import DEPTH, place_of
+from job_queue.domain.access.places import DEPTH, bucket_and_key, place_of
+from job_queue.domain.errors import InvalidRequest
+from job_queue.validation.json_text import json_object
 from tests.jobs import OWNER, a_request
 from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed
 
@@ -226,3 +232,53 @@ def test_many_owners_at_one_moment_do_not_refuse_one_another() -> None:
         for number, owner in ((one, OWNER), (other, STRANGER)):
             status, answer = submit(api, f"job{number}", owner, f"s3://bucket/{number}/job", f"s3://bucket/o{number}")
             assert status == 202, answer
+
+
+SLOW_BUT_CERTAIN = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
+LABELS = st.sampled_from(["s3", "s3-us", "a", "b-1", "amazonaws", "com", "cn", "S", "us-east-1", "", "-", "s3x"])
+
+
+@given(st.lists(LABELS, max_size=6))
+def test_the_bucket_in_a_host_is_that_of_the_last_label_s3(labels: list[str]) -> None:
+    for domain in ("amazonaws.com", "amazonaws.com.cn", "example.com"):
+        host = ".".join([*labels, domain])
+        found = SLOW_BUT_CERTAIN.fullmatch(host.lower())
+        expected = (f"https:{host}", "b/k") if found is None else (found[1], "b/k") if found[1] else ("b", "k")
+        if host and "" not in labels:
+            assert bucket_and_key(f"https://{host}/b/k") == expected
+
+
+@pytest.mark.parametrize("part", ["-a", ".a", "s3.", "s3-", "a.s3", "."])
+def test_the_time_for_an_address_is_linear_in_its_length(part: str) -> None:
+    """A pattern with nested repetitions would need longer than a person can wait."""
+    for end in ("/x", ".amazonaws.com/x", ".amazonaws.com!/x", "!"):
+        bucket_and_key(f"https://s3{part * 500}{end}")
+
+
+def test_capital_letters_in_a_host_make_no_other_place(api: Api) -> None:
+    status, _ = submit(
+        api, "x", STRANGER, "https://bucket.S3.us-east-1.AmazonAWS.com/checkpoints/vision/job1", "s3://o/o"
+    )
+    assert status in (400, 409)
+
+
+@pytest.mark.parametrize("where", ["InstanceType", "name"])
+def test_no_suggestion_is_sought_for_a_long_text(api: Api, where: str) -> None:
+    wrong = "a" + "0" * 200_000 + "!"
+    request = a_request("x")
+    request["ResourceConfig"] |= {"InstanceType": wrong} if where == "InstanceType" else {wrong: 1}
+    assert api.call("POST", "/add-job", json.dumps(request))[0] == 400
+
+
+def test_long_names_around_many_values_need_no_memory_for_each_value() -> None:
+    body = "[0]"
+    for _ in range(40):
+        body = f'{{"{"n" * 78}": {body}}}'
+    body = body.replace("[0]", json.dumps([0] * 100_000 + ["\ud800"]))
+    tracemalloc.start()
+    with pytest.raises(InvalidRequest) as refused:
+        json_object(body, "a request")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused.value.field and refused.value.field.endswith("[100000]")
+    assert most < 100_000_000
