@@ -113,7 +113,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
         return
     own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]
     for_many = (entry.split("/") for project in policy.projects for entry in project.buckets)
-    if len(own) == 1 or any(entry[: len(own)] == own for entry in for_many):
+    if len(own) == 1 or any(len(entry) >= len(own) and all(map(fits, entry, own)) for entry in for_many):
         yield ValidationIssue(
             "CheckpointConfig.S3Uri",
             f"{request.checkpoints} is a whole bucket, or a folder for all jobs of a project, so no other job could "

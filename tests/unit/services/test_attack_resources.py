@@ -130,6 +130,20 @@ def test_a_training_plan_of_a_pool_for_other_jobs_of_the_project(interactive: st
     assert got == status, answer
 
 
+@pytest.mark.parametrize(
+    ("address", "status"), [("s3://data/team-a", 403), ("s3://data", 403), ("s3://data/team-a/ckpt/own", 202)]
+)
+def test_no_claim_includes_a_folder_for_all_jobs_of_a_project(address: str, status: int) -> None:
+    api = Api()
+    projects = [{"name": "default"}, {"name": "vision", "buckets": ["data/team-*/ckpt"]}]
+    policy = {"pools": POLICY["pools"], "projects": projects}
+    assert api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), caller=ADMIN)[0] == 200
+    tags = [{"Key": "project", "Value": "default"}]
+    body = json.dumps(a_request("job1", CheckpointConfig={"S3Uri": address}, Tags=tags))
+    got, answer = api.call("POST", "/add-job", body, preflight="false")
+    assert got == status, answer
+
+
 def test_a_training_plan_of_ones_own_pool_is_taken(api: Api) -> None:
     resources = {"InstanceType": P5, "InstanceCount": 1, "TrainingPlanArn": PLAN, "VolumeSizeInGB": 30}
     assert submit(api, ResourceConfig=resources)[0] == 202
