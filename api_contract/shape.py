@@ -17,6 +17,11 @@ class UnreadableError(ValueError):
     """JSON that does not have the expected shape; the message names the place."""
 
 
+def in_utc(time: datetime) -> datetime:
+    """Return an aware time in UTC. A time without a time zone is a time in UTC. Raises OverflowError at the limits."""
+    return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
 ShapeType = TypeVar("ShapeType", bound="Shape")
 
 
@@ -30,8 +35,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, datetime) and value.tzinfo is not timezone.utc:
-                moment = value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
-                msgspec.structs.force_setattr(self, name, moment)
+                msgspec.structs.force_setattr(self, name, in_utc(value))
 
     @classmethod
     def from_json(cls: type[ShapeType], data: object) -> ShapeType:

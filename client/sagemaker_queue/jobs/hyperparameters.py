@@ -22,13 +22,14 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
 def json_in(request: Mapping[str, Any], name: str) -> Any:
     """Join the pieces of a hyperparameter of a request, and return their JSON value.
 
-    Return None for a request of another program, and for a value that the queue hides from this user.
+    Return None for a request of another program, for a value that the queue hides from this user, and for a value that
+    is nested too deeply.
     """
     values = request.get("HyperParameters", {})
     pieces = (values.get(_name(name, number)) for number in range(1, _MOST_PIECES + 1))
     try:
         return json.loads("".join(piece for piece in pieces if piece))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

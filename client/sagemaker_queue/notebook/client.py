@@ -17,6 +17,7 @@ import msgspec
 
 from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, Submission
+from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
@@ -277,7 +278,7 @@ class QueueClient(client.QueueClient):
         tail: int | None = None,
         since: datetime | str | None = None,
         attempt: int | None = None,
-        instance: str | None = None,
+        instance: str | int | None = None,
         silent: bool = False,
         poll: float = POLL_SECONDS,
     ) -> LogLines:
@@ -288,7 +289,8 @@ class QueueClient(client.QueueClient):
         the job, unless ``silent``. ``tail`` limits the lines that exist at the start to the last ``tail`` lines.
         ``since`` is the earliest time. ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
         """
-        choice = LineChoice(attempt, instance, None if since is None else _time(since), tail)
+        number = None if instance is None else str(instance)
+        choice = LineChoice(attempt, number, None if since is None else _time(since), tail)
         follower = Follower(self, self.aws_client("logs"), poll=poll, lines=choice)
         (name,) = _names([job])
         return LogLines(follower.follow(name) if follow else follower.so_far(name), silent=silent or not follow)
@@ -404,7 +406,7 @@ def _given_keywords(job: JobKeywords) -> JobKeywords:
 
 
 def _time(time: datetime | str) -> datetime:
-    return moment_of(time) if isinstance(time, str) else time
+    return moment_of(time) if isinstance(time, str) else in_utc(time)
 
 
 def _several(patterns: str | Iterable[str]) -> tuple[str, ...]:

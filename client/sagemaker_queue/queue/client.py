@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from api_contract.models import (
 )
 from api_contract.preview import PreviewAnswer
 from api_contract.routes import Operation
-from api_contract.shape import Answer, UnreadableError
+from api_contract.shape import Answer, UnreadableError, in_utc
 from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
 from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.queue.identity import owner_of
@@ -306,7 +306,7 @@ class QueueClient:
 
 
 def _rfc3339(time: datetime) -> str:
-    return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    return in_utc(time).isoformat().replace("+00:00", "Z")
 
 
 def _check_json(content: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,6 +302,28 @@ def test_the_coloured_list_obeys_no_name(server: ScriptedServer) -> None:
 )
 def test_a_line_of_a_log_keeps_tabs_and_loses_the_rest(line: str, shown: str) -> None:
     assert log_line(line) == shown
+
+
+@pytest.mark.parametrize("introducer", ["\x90", "\x98", "\x9d", "\x9b", "\x1b]"])
+def test_the_time_for_a_line_of_a_log_is_linear(introducer: str) -> None:
+    def seconds(size: int) -> float:
+        line, fastest = introducer * size, float("inf")
+        for _ in range(5):
+            begin = time.thread_time()
+            assert not OBEYED.search(log_line(line))
+            fastest = min(fastest, time.thread_time() - begin)
+        return fastest
+
+    assert seconds(16_000) < 9 * seconds(4_000)  # 4 times for linear time, 16 times for quadratic time
+
+
+def test_a_command_that_is_nested_deeply_is_no_command(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = {"command": "[" * 2500, **{f"command_{number}": "[" * 2500 for number in range(2, 100)}}
+    server.always_answers(200, {**DETAIL, "request": {**DETAIL["request"], "HyperParameters": deep}})  # type: ignore[dict-item]
+    assert main(["--url", server.url, "show", "job1"]) == 0
+    assert "job1" in capsys.readouterr().out
 
 
 def test_what_is_escaped_is_still_there() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from api_contract.models import PoolStatus
 from sagemaker_queue import Forbidden, InvalidOption, QueueClient, to_frame
+from sagemaker_queue.jobs.packaging.command import tags_with_options
 from sagemaker_queue.queue import client
 from sagemaker_queue.workflows.usage import budgets
 from tests.client.samples import ATTEMPT, P5, job, refused
@@ -116,6 +121,28 @@ def test_history_takes_times_as_smq_does(server: ScriptedServer, queue: QueueCli
     assert "until=2026-12-01T10%3A00%3A00Z" in server.received[0].path
     with pytest.raises(InvalidOption, match="not a time"):
         queue.history("yesterday")
+
+
+@pytest.fixture
+def local_time() -> Iterator[None]:
+    """A local time that is nine hours ahead of UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "JST-9")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_a_datetime_without_a_zone_is_in_utc(server: ScriptedServer, queue: QueueClient, local_time: None) -> None:
+    server.answers(200, {"attempts": [], "next": None})
+    server.answers(200, {"pool": "p5"})
+    naive = datetime(2026, 11, 22, 10)
+    assert queue.history(naive).all() == ()
+    queue.drain("p5", at=naive)
+    history, drain = server.received
+    assert "since=2026-11-22T10%3A00%3A00Z" in history.path
+    assert json.loads(drain.body)["at"] == "2026-11-22T10:00:00Z"
+    assert tags_with_options({"not_before": naive}, str) == {"not_before": "2026-11-22T10:00:00Z"}
 
 
 def test_usage(server: ScriptedServer, queue: QueueClient) -> None:

@@ -6,6 +6,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,17 @@ def test_logs_are_lines(aws: Any, server: ScriptedServer, queue: QueueClient, fo
     assert (lines[1].message, lines[1].attempt, lines[1].instance) == ("\x1b[31mloss 1\x1b[0m", 1, "algo-1")
     assert [str(line) for line in queue.logs("job1", tail=1)] == ["<script>"]
     assert queue.logs("job1", tail=2)._repr_html_() == "<pre>loss 1\n&lt;script&gt;</pre>"
+
+
+def test_log_lines_are_selected_by_a_datetime_without_a_zone_and_by_the_number_of_an_instance(
+    aws: Any, server: ScriptedServer, queue: QueueClient
+) -> None:
+    write_log(aws, "loss 2")
+    server.always_answers(200, {**DETAIL, "state": "completed"})
+    (line,) = queue.logs("job1")
+    time = line.time.replace(tzinfo=None)
+    found = [len(list(queue.logs("job1", since=since, instance=1))) for since in (time, time + timedelta(seconds=1))]
+    assert found == [1, 0] and not list(queue.logs("job1", instance=2))
 
 
 def test_following_says_where_the_job_stands(aws: Any, server: ScriptedServer, queue: QueueClient) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Callable, Literal, Optional, TypedDict, Union
 
+from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import one_line
 from sagemaker_queue.queue.config.job_defaults import seconds
@@ -115,7 +116,7 @@ def _later(time: Union[str, datetime]) -> str:
     try:
         if isinstance(time, str):
             time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip()))
-        time = time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        time = in_utc(time)
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{time!r} is not a time: write 2026-11-28, 2026-11-28T18:00 (UTC), or 90m, 2h or 3d from now."

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from api_contract.history import PastAttempt
+from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.workflows.selection import Selection
 
@@ -28,8 +29,7 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
     if ago:
         return (now or datetime.now(timezone.utc)) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
-        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        return in_utc(datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text)))
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{text!r} is not a time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago"
