@@ -154,10 +154,14 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     found = storage_of_source.stored(source)
     if not found:
         return _report_missing(source)
+    if _is_file(found, source) and not source.key.endswith("/"):  # an object with such a key marks an empty folder
+        target = _file_in(target, source.name)
+        to_send = {found[0]: target}
+    else:
+        to_send = {stored: target / stored.address.key.removeprefix(source.folder.key) for stored in found}
     storage.ensure_bucket(target.bucket)
     copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
     there = _objects_at(target, storage)
-    to_send = {stored: _target_of(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
         if address in there and copier.has_arrived(stored, there[address]):
             del to_send[stored]
@@ -332,11 +336,6 @@ def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
 
 def _file_in(target: S3Address, name: str) -> S3Address:
     return target / name if not target.key or target.key.endswith("/") else target
-
-
-def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Return the destination of the object at ``address`` if the file or folder ``source`` is copied to ``target``."""
-    return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 
 def _print_downloaded(found: Iterable[Stored], target: object) -> int:

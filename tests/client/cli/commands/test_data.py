@@ -108,6 +108,20 @@ def test_a_copy_leaves_out_what_is_there(
     assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("uploaded to s3://sets/b; 1 file already there")
 
 
+def test_a_file_is_copied_into_a_folder_under_its_name(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(f'[profiles.a]\nurl = "{server.url}"\n')
+    s3.put_object(Bucket="sets", Key="a/small", Body=b"one")
+    copied = "1 file, 3 bytes, uploaded to s3://sets/b/small"
+    assert put(capsys, "s3://sets/a/small", "s3://sets/b/", "--from", "a") == copied
+    assert put(capsys, "s3://sets/a/small", "s3://sets/c", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/c"
+    s3.put_object(Bucket="sets", Key="empty/")
+    put(capsys, "s3://sets/empty/", "s3://sets/d", "--from", "a")
+    keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]]
+    assert keys == ["a/small", "b/small", "c", "d/", "empty/"]
+
+
 def test_an_address_of_another_profile_needs_a_target(
     folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
