@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_not_downloaded, print_note
+from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_left_out, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.errors import InvalidOption, StorageError
@@ -118,7 +118,9 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     if not source.exists():
         raise InvalidOption(f"There is no file or folder {source} here.")
     if source.is_dir():
-        paths = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        left_out: list[tuple[object, str]] = []
+        paths = sorted(_files_below(source, left_out))
+        print_left_out(left_out, "uploaded")
         to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
     else:
         target = _file_in(target, source.name)
@@ -136,6 +138,27 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         for path, address in to_send.items():
             storage.put(path, address, progress)
     return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
+
+
+def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield the files in a folder, also those behind links. Add paths that cannot be read to ``left_out``.
+
+    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles.
+    """
+    try:
+        real = folder.resolve()
+        if real in above:
+            left_out.append((folder, "a link to a folder that contains it"))
+            return
+        for path in folder.iterdir():
+            if path.is_dir():
+                yield from _files_below(path, left_out, (*above, real))
+            elif path.is_file():
+                yield path
+            elif not path.exists():
+                left_out.append((path, "a broken link"))
+    except OSError as error:
+        left_out.append((folder, error.strerror or str(error)))
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
@@ -232,7 +255,7 @@ def data_get(path: str, to: Path | None) -> int:
         # An object with a key that ends with / marks an empty folder.
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
-    print_not_downloaded([(stored.address, reason) for stored, reason in done.refused])
+    print_left_out([(stored.address, reason) for stored, reason in done.refused], "downloaded")
     _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 

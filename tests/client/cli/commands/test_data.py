@@ -66,6 +66,24 @@ def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.Capture
     assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file already there")
 
 
+def test_links_in_a_folder_are_followed_or_named(tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set" / "deep").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("one")
+    (tmp_path / "set" / "folder").symlink_to(tmp_path / "other")
+    (tmp_path / "set" / "copy").symlink_to(tmp_path / "other" / "file")
+    (tmp_path / "set" / "deep" / "up").symlink_to("..")
+    (tmp_path / "set" / "gone").symlink_to("nowhere")
+    assert main(["data", "put", "set", "s3://sets/a"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 files, 6 bytes, uploaded to s3://sets/a\n"
+    assert sorted(err.splitlines()) == [
+        "smq: not uploaded: set/deep/up: a link to a folder that contains it",
+        "smq: not uploaded: set/gone: a broken link",
+    ]
+    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]] == ["a/copy", "a/folder/file"]
+
+
 PUT = """
 import sys, boto3
 from moto import mock_aws
