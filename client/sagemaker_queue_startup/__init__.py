@@ -198,33 +198,38 @@ _hooking = False
 
 
 class _BotocoreFinder:
-    """A finder that hooks botocore at its first import, from any path: the AWS CLI has a copy of its own."""
+    """A finder that hooks botocore at its first import, from any path: the AWS CLI has a copy of its own.
+
+    The finder stays in ``sys.meta_path`` until botocore is imported, because programs also ask for specs without an
+    import.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec that botocore has without this finder, with a loader that adds the hooks."""
-        if name != "botocore" or self not in sys.meta_path:
+        if name != "botocore":
             return None
-        from importlib.util import find_spec  # noqa: PLC0415
-
-        sys.meta_path.remove(self)  # so that the find_spec below does not ask this finder
-        spec: Any = find_spec(name)
+        others = [finder.find_spec for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec: Any = next((spec for find in others if (spec := find(name, path, target)) is not None), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _HookingLoader(spec.loader)
+            spec.loader = _HookingLoader(spec.loader, self)
         return spec
 
 
 class _HookingLoader:
     """A loader that imports botocore by its usual loader, restores that loader, and hooks new sessions."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, finder: Any) -> None:
         self._loader = loader
+        self._finder = finder
 
     def create_module(self, spec: Any) -> Any:
         """Create the module by the usual loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        """Execute the module by the usual loader, then hook new sessions."""
+        """Execute the module by the usual loader, then hook new sessions and remove the finder."""
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         hook_new_sessions(module)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)

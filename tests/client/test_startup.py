@@ -78,6 +78,19 @@ assert not botocore._INITIALIZERS
     assert len(server.received) == 2
 
 
+def test_a_check_whether_botocore_is_installed_leaves_the_hooks() -> None:
+    script = """
+import importlib.util, sys
+finders = [type(finder).__name__ for finder in sys.meta_path]
+for _ in range(2):
+    assert importlib.util.find_spec("botocore") is not None
+import botocore, sagemaker_queue_startup
+print(sagemaker_queue_startup.is_hooking(), len(botocore._INITIALIZERS))
+print(len(finders) - len(sys.meta_path), botocore.__spec__.loader is botocore.__loader__)
+"""
+    assert python(script, SAGEMAKER_QUEUE_INSTALL="1") == "True 1\n1 True\n"
+
+
 def test_clients_that_were_there_before_it_began(server: ScriptedServer) -> None:
     """Another .pth file may load boto3 first, and make a session and clients."""
     server.always_answers(202, {"job": "job1", "state": "pending", "owner": OWNER})

@@ -29,7 +29,7 @@ EXIT_CODES = {
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "the reader of the output, such as head, has closed it",
 }
-_MOST_REFUSED = 20  # maximum number of lines about files that were not downloaded
+_MOST_LEFT_OUT = 20  # maximum number of lines about files that were left out
 
 
 class _EscapingStream:
@@ -87,15 +87,15 @@ def print_note(text: str) -> None:
     _print_whole_words(f"smq: note: {text}")
 
 
-def print_not_downloaded(refused: Sequence[tuple[object, str]]) -> None:
-    """Print to stderr the files that were not downloaded, each with a reason.
+def print_left_out(left_out: Sequence[tuple[object, str]], action: str) -> None:
+    """Print to stderr the files that were left out of an action, such as ``downloaded``, each with a reason.
 
-    Of more than _MOST_REFUSED files, print the first ones and the number of further files.
+    Of more than _MOST_LEFT_OUT files, print the first ones and the number of further files.
     """
-    for thing, reason in refused[:_MOST_REFUSED]:
-        print(f"smq: not downloaded: {one_line(f'{thing}: {reason}')}", file=sys.stderr)
-    if len(refused) > _MOST_REFUSED:
-        print(f"smq: not downloaded: {len(refused) - _MOST_REFUSED} more", file=sys.stderr)
+    for thing, reason in left_out[:_MOST_LEFT_OUT]:
+        print(f"smq: not {action}: {one_line(f'{thing}: {reason}')}", file=sys.stderr)
+    if len(left_out) > _MOST_LEFT_OUT:
+        print(f"smq: not {action}: {len(left_out) - _MOST_LEFT_OUT} more", file=sys.stderr)
 
 
 def _print_whole_words(text: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_not_downloaded, print_note
+from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_left_out, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.errors import InvalidOption, StorageError
@@ -118,7 +118,9 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     if not source.exists():
         raise InvalidOption(f"There is no file or folder {source} here.")
     if source.is_dir():
-        paths = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        left_out: list[tuple[object, str]] = []
+        paths = sorted(_files_below(source, left_out))
+        print_left_out(left_out, "uploaded")
         to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
     else:
         target = _file_in(target, source.name)
@@ -138,6 +140,27 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
 
 
+def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield the files in a folder, also those behind links. Add paths that cannot be read to ``left_out``.
+
+    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles.
+    """
+    try:
+        real = folder.resolve()
+        if real in above:
+            left_out.append((folder, "a link to a folder that contains it"))
+            return
+        for path in folder.iterdir():
+            if path.is_dir():
+                yield from _files_below(path, left_out, (*above, real))
+            elif path.is_file():
+                yield path
+            elif not path.exists():
+                left_out.append((path, "a broken link"))
+    except OSError as error:
+        left_out.append((folder, error.strerror or str(error)))
+
+
 def _copy(path: str, to: str | None, source_profile: str) -> int:
     """Copy a file or folder within S3. The source is read with the credentials and region of another profile."""
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
@@ -154,10 +177,14 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     found = storage_of_source.stored(source)
     if not found:
         return _report_missing(source)
+    if _is_file(found, source) and not source.key.endswith("/"):  # an object with such a key marks an empty folder
+        target = _file_in(target, source.name)
+        to_send = {found[0]: target}
+    else:
+        to_send = {stored: target / stored.address.key.removeprefix(source.folder.key) for stored in found}
     storage.ensure_bucket(target.bucket)
     copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
     there = _objects_at(target, storage)
-    to_send = {stored: _target_of(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
         if address in there and copier.has_arrived(stored, there[address]):
             del to_send[stored]
@@ -228,7 +255,7 @@ def data_get(path: str, to: Path | None) -> int:
         # An object with a key that ends with / marks an empty folder.
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
-    print_not_downloaded([(stored.address, reason) for stored, reason in done.refused])
+    print_left_out([(stored.address, reason) for stored, reason in done.refused], "downloaded")
     _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 
@@ -332,11 +359,6 @@ def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
 
 def _file_in(target: S3Address, name: str) -> S3Address:
     return target / name if not target.key or target.key.endswith("/") else target
-
-
-def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Return the destination of the object at ``address`` if the file or folder ``source`` is copied to ``target``."""
-    return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 
 def _print_downloaded(found: Iterable[Stored], target: object) -> int:

@@ -260,8 +260,7 @@ def resubmit(
         raise Conflict(f"{job.job} is {job.state}: only one job at a time may write to its checkpoints.")
     if (resume or from_step is not None) and "CheckpointConfig" not in job.request:
         raise InvalidOption(f"{job.job} keeps no checkpoints, so there is nothing to resume from.")
-    parameters = {**job.request.get("HyperParameters", {}), **job.request.get("Environment", {})}
-    if _REDACTED in parameters.values():
+    if _is_redacted(job.request):
         raise Forbidden(
             f"{job.job} belongs to {job.owner}: you cannot see all of its request, so you cannot submit it again."
         )
@@ -277,6 +276,12 @@ def resubmit(
     if from_step is not None:
         _copy_step(queue, job.job, from_step, request, quiet=as_json)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
+
+
+def _is_redacted(value: object) -> bool:
+    """Return whether the queue has replaced a value anywhere in a request, or in a part of one."""
+    parts = list(value.values()) if isinstance(value, Mapping) else value
+    return any(_is_redacted(part) for part in parts) if isinstance(parts, list) else parts == _REDACTED
 
 
 def _new_tags(**options: Any) -> dict[str, str]:

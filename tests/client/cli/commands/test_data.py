@@ -66,6 +66,24 @@ def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.Capture
     assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file already there")
 
 
+def test_links_in_a_folder_are_followed_or_named(tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set" / "deep").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("one")
+    (tmp_path / "set" / "folder").symlink_to(tmp_path / "other")
+    (tmp_path / "set" / "copy").symlink_to(tmp_path / "other" / "file")
+    (tmp_path / "set" / "deep" / "up").symlink_to("..")
+    (tmp_path / "set" / "gone").symlink_to("nowhere")
+    assert main(["data", "put", "set", "s3://sets/a"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 files, 6 bytes, uploaded to s3://sets/a\n"
+    assert sorted(err.splitlines()) == [
+        "smq: not uploaded: set/deep/up: a link to a folder that contains it",
+        "smq: not uploaded: set/gone: a broken link",
+    ]
+    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]] == ["a/copy", "a/folder/file"]
+
+
 PUT = """
 import sys, boto3
 from moto import mock_aws
@@ -106,6 +124,20 @@ def test_a_copy_leaves_out_what_is_there(
     put(capsys, "set/deep", "s3://sets/a")
     assert put(capsys, "set", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/b"
     assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("uploaded to s3://sets/b; 1 file already there")
+
+
+def test_a_file_is_copied_into_a_folder_under_its_name(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(f'[profiles.a]\nurl = "{server.url}"\n')
+    s3.put_object(Bucket="sets", Key="a/small", Body=b"one")
+    copied = "1 file, 3 bytes, uploaded to s3://sets/b/small"
+    assert put(capsys, "s3://sets/a/small", "s3://sets/b/", "--from", "a") == copied
+    assert put(capsys, "s3://sets/a/small", "s3://sets/c", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/c"
+    s3.put_object(Bucket="sets", Key="empty/")
+    put(capsys, "s3://sets/empty/", "s3://sets/d", "--from", "a")
+    keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]]
+    assert keys == ["a/small", "b/small", "c", "d/", "empty/"]
 
 
 def test_an_address_of_another_profile_needs_a_target(

@@ -13,6 +13,7 @@ import pytest
 from moto import mock_aws
 
 from api_contract.models import Submission
+from job_queue.api.redaction import redacted
 from sagemaker_queue.cli import main
 from sagemaker_queue.jobs.script_check import script_of
 from sagemaker_queue.presentation.text.submission_text import submission_line
@@ -491,6 +492,22 @@ def test_a_job_of_a_former_project_is_submitted_again_for_another(
     server.answers(200, job("job1", "failed", 1, request=REQUEST))
     assert main(["resubmit", "job1", "--project", "vision", "--tag", "project=nlp"]) == 2
     assert "--project is vision and --tag project is nlp" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        {"AlgorithmSpecification": {"TrainingImage": "train:1", "ContainerEntrypoint": ["python", "train.py"]}},
+        {"ProfilerRuleConfigurations": [{"RuleConfigurationName": "a", "RuleParameters": {"key": "1"}}]},
+    ],
+)
+def test_a_request_with_redacted_values_is_not_submitted_again(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], private: dict[str, Any]
+) -> None:
+    server.answers(200, job("job1", "failed", 1, request=redacted({**REQUEST, **private})))
+    assert main(["resubmit", "job1"]) == 1
+    assert "you cannot see all of its request" in capsys.readouterr().err
+    assert sent(server) == []
 
 
 @pytest.mark.parametrize("width", [80, 120])

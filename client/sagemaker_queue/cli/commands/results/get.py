@@ -10,7 +10,7 @@ import click
 
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, REFUSED, print_not_downloaded
+from sagemaker_queue.cli.output import DONE, REFUSED, print_left_out
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
 from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.workflows.results import fetch_results
@@ -65,6 +65,6 @@ def get(
         max_size=max_size,
         max_files=max_files,
     )
-    print_not_downloaded(done.refused)
+    print_left_out(done.refused, "downloaded")
     print(done)
     return REFUSED if done.refused else DONE
