@@ -169,7 +169,8 @@ def copy_step(
         )
     stored = {it.address.key: it for it in storage_of_source.objects(source)}
     copier = Copier(storage_of_source, storage)
-    with shown(sum(file.size for one in chosen for file in one.files)) as progress:
+    sizes = {file.path: file.size for one in chosen for file in one.files}
+    with shown(sum(sizes[path] for path, _ in copies)) as progress:
         for path, to in copies:
             original = stored.get((source / path).key)
             if original is None:
@@ -177,6 +178,8 @@ def copy_step(
             arrived = there.get(target / to)
             if arrived is None or not copier.has_arrived(original, arrived):
                 copier.copy(Stored(original.address, original.size, original.etag), target / to, progress)
+            else:
+                progress(sizes[path])
     with tempfile.TemporaryDirectory() as folder:
         for path, text in latest.items():
             file = Path(folder) / LATEST

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -19,11 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sagemaker_queue.jobs.packaging.command import entry_point
 from sagemaker_queue.jobs.packaging.container import run
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
+from tests.waiting import until
 
 RUN = Path(run.__file__)
 PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)
@@ -49,6 +52,12 @@ class Container:
             (root / folder).mkdir(parents=True)
         self.submitted = RUN.read_text()
         (root / "input/data/code/run.py").write_text(self.submitted)
+
+    def replace(self, old: str, new: str) -> None:
+        """Replace a text of the submitted program."""
+        assert old in self.submitted
+        self.submitted = self.submitted.replace(old, new)
+        (self.root / "input/data/code/run.py").write_text(self.submitted)
 
     def program(self, name: str, text: str) -> None:
         (self.root / "bin" / name).write_text(text)
@@ -412,6 +421,63 @@ def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Contai
     assert output.splitlines()[-1] == "same: grüße"
 
 
+@pytest.fixture
+def first_host(tmp_path: Path) -> Container:
+    """Return the first of three hosts. The test plays the other hosts."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1] + 1
+    container = Container(tmp_path / "ml", ["algo-1", "algo-2", "algo-3"], "algo-1")
+    container.environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    return container
+
+
+def connected(first: subprocess.Popen[str], port: int) -> socket.socket:
+    """Return a connection that the first host has accepted."""
+    connection = until(lambda: connection_to(port) or first.poll() is not None)
+    assert isinstance(connection, socket.socket), "the first host has ended"
+    own_address = connection.getsockname()
+    process = psutil.Process(first.pid)
+    until(lambda: first.poll() is not None or own_address in [one.raddr for one in process.net_connections()])
+    return connection
+
+
+def connection_to(port: int) -> socket.socket | None:
+    try:
+        return socket.create_connection(("127.0.0.1", port))
+    except OSError:  # the first host does not listen yet
+        return None
+
+
+def lose(connection: socket.socket) -> None:
+    """Reset a connection, as after the loss of a host."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_the_loss_of_a_host_does_not_change_the_exit_code_of_mpirun(first_host: Container) -> None:
+    os.mkfifo(go := first_host.root / "go")
+    first_host.program("mpirun", f"#!/bin/sh\nread line < {go}\nexit 6\n")
+    first = first_host.start("train", launcher="mpirun")
+    port = int(first_host.environment["MASTER_PORT"])
+    with connected(first, port) as lost, connected(first, port) as other:
+        lose(lost)
+        go.write_text("go\n")
+        assert other.recv(2) == bytes([6])
+    output, _ = first.communicate(timeout=60)
+    assert (first.returncode, "Traceback" in output) == (6, False), output
+
+
+def test_the_loss_of_a_host_does_not_end_an_interactive_job(first_host: Container) -> None:
+    first_host.replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.1")
+    first = first_host.start(idle_end="1000")
+    port = int(first_host.environment["MASTER_PORT"]) - 1
+    lose(connected(first, port))
+    with connected(first, port):  # the lost connection has been noticed before this one is accepted
+        first.terminate()
+        output, _ = first.communicate(timeout=60)
+    assert (first.returncode, "Traceback" in output) == (143, False), output
+
+
 # --- waiting for shells ----------------------------------------------------------------------------------
 
 
@@ -513,9 +579,7 @@ def with_driver(container: Container, uuids: Sequence[str], code: int, command: 
     for number, uuid in enumerate(uuids):
         (driver / f"gpus/0000:00:1{number}.0").mkdir(parents=True)
         (driver / f"gpus/0000:00:1{number}.0/information").write_text(INFORMATION.format(uuid))
-    container.submitted = RUN.read_text().replace('Path("/proc/driver/nvidia")', f"Path({str(driver)!r})")
-    assert container.submitted != RUN.read_text()
-    (container.root / "input/data/code/run.py").write_text(container.submitted)
+    container.replace('Path("/proc/driver/nvidia")', f"Path({str(driver)!r})")
     process = container.start("sh", "-c", command.format(code))
     out, _ = process.communicate(timeout=30)
     assert process.returncode == code
@@ -535,3 +599,18 @@ def test_a_gpu_that_is_lost_meanwhile_is_named_as_well(container: Container) -> 
 @pytest.mark.parametrize(("uuids", "code"), [([UUID], 0), ([], 3)])
 def test_otherwise_nothing_is_said_of_gpus(container: Container, uuids: list[str], code: int) -> None:
     assert "GPUs" not in with_driver(container, uuids, code)
+
+
+@pytest.mark.parametrize(
+    ("shown", "processes"), [(None, 3), ("", 1), ("0", 1), ("1,0", 2), ("-1,0", 1), ("0,1,-1,2", 2), ("GPU-5a1f", 1)]
+)
+def test_there_is_one_process_for_each_visible_gpu(container: Container, shown: str | None, processes: int) -> None:
+    (devices := container.root / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl"):
+        (devices / name).touch()
+    container.replace('Path("/dev")', f"Path({str(devices)!r})")
+    container.program("mpirun", FAKE_MPIRUN)
+    if shown is not None:
+        container.environment["CUDA_VISIBLE_DEVICES"] = shown
+    output, _ = container.start("train", launcher="mpirun").communicate(timeout=60)
+    assert f" --host algo-1:{processes} -np {processes} " in output

@@ -188,7 +188,7 @@ def test_a_job_resumes_from_the_step_that_was_copied(s3: Any, name: str, step: i
     request = resubmission(REQUEST, "job1-r2", from_step=step)
     assert request["CheckpointConfig"]["S3Uri"] == f"s3://bucket/saved/job1-r2-from-{step}"
     for _ in range(2):  # the second time continues a copy of which nothing is missing
-        copy_step(queue, list_checkpoints(queue, "job1"), step, request, TransferNone)
+        copy_step(queue, list_checkpoints(queue, "job1"), step, request, Transfer)
         assert expected <= keys(s3, f"saved/job1-r2-from-{step}/")
     texts = {}
     if name == "deepspeed":
@@ -202,17 +202,21 @@ def test_a_job_resumes_from_the_step_that_was_copied(s3: Any, name: str, step: i
     assert len([one for one in found.checkpoints if one.resumes]) == 1
 
 
-class TransferNone:
-    """Progress that is not shown."""
+class Transfer:
+    """A transfer that is not shown. Its progress ends at the total, unless an error ends it."""
 
     def __init__(self, total: int) -> None:
         self.total = total
+        self.moved = 0
 
     def __enter__(self) -> Any:
-        return lambda moved: None
+        return self.add
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def add(self, moved: int) -> None:
+        self.moved += moved
+
+    def __exit__(self, error: object, *_: object) -> None:
+        assert error or self.moved == self.total
 
 
 def test_a_folder_with_other_files_is_no_place_for_a_copy(s3: Any) -> None:
@@ -223,7 +227,7 @@ def test_a_folder_with_other_files_is_no_place_for_a_copy(s3: Any) -> None:
     with pytest.raises(
         StorageError, match=r"has 1 other file already, such as s3://bucket/saved/job1-r2-from-4/step-9"
     ):
-        copy_step(queue, list_checkpoints(queue, "job1"), 4, request, TransferNone)
+        copy_step(queue, list_checkpoints(queue, "job1"), 4, request, Transfer)
 
 
 def test_an_incomplete_step_is_not_copied(s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:

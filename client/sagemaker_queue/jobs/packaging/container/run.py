@@ -33,7 +33,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Dict, List, Optional, Set, Tuple
 
@@ -412,7 +413,7 @@ def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
             for ready in select.select(wait_for, [], [], pause)[0]:
                 if ready is server:
                     others.append(server.accept()[0])
-                elif ready.recv(BLOCK):
+                elif _has_sent(ready):
                     seen = time.monotonic()
                 else:
                     others.remove(ready)
@@ -421,6 +422,14 @@ def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     if not steps.stopped:
         log(f"no shell for {job.idle_end:g} s: the job ends")
     return 128 + steps.stopped if steps.stopped else 0
+
+
+def _has_sent(host: socket.socket) -> bool:
+    """Return whether a host has sent a byte; False if its connection has ended or is lost."""
+    try:
+        return bool(host.recv(BLOCK))
+    except OSError:
+        return False
 
 
 def _keep_with_first_host(address: Tuple[str, int], steps: Steps, pause: float) -> int:
@@ -474,7 +483,8 @@ def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
                 continue
     code = steps.run(launch_command(job))
     for other in others:
-        other.sendall(bytes([code]))
+        with suppress(OSError):  # the connection to this host is lost
+            other.sendall(bytes([code]))
         other.close()
     return code
 
@@ -519,10 +529,13 @@ def _native(text: str) -> str:
 
 
 def _accelerators() -> int:
-    """Return the number of visible accelerators; on a shared instance, only the job's own."""
+    """Return the number of visible accelerators; on a shared instance, only the job's own.
+
+    As in CUDA, the entries of CUDA_VISIBLE_DEVICES from the first -1 on are ignored, and an empty text hides all GPUs.
+    """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shown:
-        return len(shown.split(","))
+    if shown is not None:
+        return len(list(takewhile(lambda entry: entry.strip() not in ("", "-1"), shown.split(","))))
     return sum(device.name[len("nvidia") :].isdigit() for device in Path("/dev").glob("nvidia*"))
 
 
