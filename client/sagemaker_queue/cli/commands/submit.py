@@ -16,7 +16,6 @@ from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files, projects
-from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
@@ -40,6 +39,7 @@ from sagemaker_queue.errors import (
 from sagemaker_queue.jobs.formatting import file_size, one_line
 from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_name, resubmission, tags_with_options
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, pair
+from sagemaker_queue.presentation.documents import read_document
 from sagemaker_queue.presentation.text.explanations import plan_page
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from sagemaker_queue.queue.config.job_defaults import seconds
