@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -126,11 +125,10 @@ class Guard:
         return urlsplit(origin).netloc.lower() in own
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        try:
-            given = SimpleCookie(headers.get("cookie", "")).get(self._access.name)
-        except CookieError:
-            return False
-        return given is not None and secrets.compare_digest(given.value.encode(), self._access.cookie.encode())
+        # Not by SimpleCookie: one cookie of another server that it cannot parse would hide all of them.
+        own = f"{self._access.name}={self._access.cookie}".encode()
+        cookies = [cookie.strip().encode() for cookie in headers.get("cookie", "").split(";")]
+        return any(secrets.compare_digest(cookie, own) for cookie in cookies)
 
     async def _enter(self, receive: Receive, send: Send) -> None:
         form = parse_qs((await _body(receive)).decode("latin-1"))

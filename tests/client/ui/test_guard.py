@@ -93,6 +93,13 @@ def test_without_them_a_form_takes_the_token() -> None:
 
 
 @pytest.mark.attack
+@pytest.mark.parametrize("other", ["user=John Smith", "flag", 'a="b', "=", "", "smq-1=wrong"])
+def test_other_cookies_of_this_machine_do_not_matter(other: str) -> None:
+    for cookies in (f"{other}; smq-1=biscuit", f"smq-1=biscuit; {other}", f"{other};smq-1=biscuit"):
+        assert ask(headers={"cookie": cookies})[1]
+    assert not ask(headers={"cookie": f"{other}; smq-1=bisc"})[1]
+
+
 class TestOthers:
     @pytest.mark.parametrize(
         "headers",
