@@ -357,6 +357,10 @@ def plan(
     """Print the dry run of a job, or a preview with other capacities."""
     if bool(file) + bool(command) + (capacity is not None) != 1:
         raise InvalidOption("Give either a file with a request, a command after --, or --capacity.")
+    if options and not command:
+        names = ", ".join(JOB_OPTIONS[name].names[-1] for name in options)
+        other = "--capacity" if file is None else "a file with a request"
+        raise InvalidOption(f"{names} cannot be given together with {other}: options of a job need a command after --.")
     if capacity is not None:
         return show_preview(queue.preview(capacity=capacity, hours=HOURS if hours is None else hours), as_json=as_json)
     if hours is not None:
