@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE
@@ -37,7 +39,12 @@ _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'niceg
         "smq ui --export report",
     ],
 )
-@option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free port if 8787 is taken)")
+@option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="the port (default: 8787, or a free port if 8787 is taken)",
+)
 @flag("--no-browser", help="print the address and the token; open no browser")
 @option(
     "--address", metavar="URL", default="", help="the address at which a proxy serves the pages, such as JupyterHub's"
