@@ -208,8 +208,9 @@ class _BotocoreFinder:
         """Return the spec that botocore has without this finder, with a loader that adds the hooks."""
         if name != "botocore":
             return None
-        others = [finder.find_spec for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
-        spec: Any = next((spec for find in others if (spec := find(name, path, target)) is not None), None)
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec: Any = next((found for found in specs if found is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _HookingLoader(spec.loader, self)
         return spec

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sagemaker_queue.cli import completion
-from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import Command, Decorator, argument, bundled, checked, option
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import one_line
 from sagemaker_queue.jobs.packaging.command import CommandJob, InteractiveSettings, packed_job
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, JobOption
+from sagemaker_queue.presentation.documents import read_document
 
 if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.code import Code

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
@@ -75,6 +75,22 @@ def print_error(error: QueueError) -> int:
         return NOT_FOUND
     wrong_use = isinstance(error, (ConfigError, NotAuthenticated, InvalidDocument, InvalidOption))
     return USAGE if wrong_use else REFUSED
+
+
+def for_each(names: Iterable[str], act: Callable[[str], object]) -> int:
+    """Call ``act`` for each job, and return the highest exit code.
+
+    If the queue refuses a job, print the error and continue with the next job.
+    """
+    code = DONE
+    for name in names:
+        try:
+            act(name)
+        except (ConfigError, NotAuthenticated):
+            raise  # every other job would fail in the same way
+        except QueueError as error:
+            code = max(code, print_error(error))
+    return code
 
 
 def print_warning(text: str) -> None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from sagemaker_queue.errors import ConfigError
 
@@ -61,7 +60,7 @@ class ServerAccess:
 
     def __post_init__(self) -> None:
         """Parse the proxy's address into prefix, host and scheme. Raises ConfigError for an invalid address."""
-        parts = urlsplit(self.address)
+        parts = _parts_of(self.address)
         if self.address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
             raise ConfigError(f"{self.address!r} is not an address of a proxy, such as https://hub.example/proxy/8787.")
         self.prefix = parts.path.rstrip("/")
@@ -123,14 +122,13 @@ class Guard:
             return True
         # A proxy may send this machine's name as Host, while the browser's Origin is the proxy's host.
         own = {headers["host"].lower(), *([self._access.host] if self._access.host else [])}
-        return urlsplit(origin).netloc.lower() in own
+        return _parts_of(origin).netloc.lower() in own
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        try:
-            given = SimpleCookie(headers.get("cookie", "")).get(self._access.name)
-        except CookieError:
-            return False
-        return given is not None and secrets.compare_digest(given.value.encode(), self._access.cookie.encode())
+        # Not by SimpleCookie: one cookie of another server that it cannot parse would hide all of them.
+        own = f"{self._access.name}={self._access.cookie}".encode()
+        cookies = [cookie.strip().encode() for cookie in headers.get("cookie", "").split(";")]
+        return any(secrets.compare_digest(cookie, own) for cookie in cookies)
 
     async def _enter(self, receive: Receive, send: Send) -> None:
         form = parse_qs((await _body(receive)).decode("latin-1"))
@@ -156,6 +154,14 @@ class Guard:
         kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
         place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
         return {**scope, "path": path, "raw_path": path.encode(), "headers": [*kept, (b"x-forwarded-prefix", place)]}
+
+
+def _parts_of(url: str) -> SplitResult:
+    """Return the parts of a URL; of an invalid one, all are empty."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def _below(path: str, folder: str) -> str:

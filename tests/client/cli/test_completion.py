@@ -13,6 +13,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.commands.simulate import Simulate
 from sagemaker_queue.cli.completion import PROGRAM, VARIABLE
 from sagemaker_queue.cli.entry import build_parser
 from tests.client.samples import STATUS, job
@@ -94,6 +95,12 @@ def test_what_is_completed(server: ScriptedServer, typed: str, completed: list[s
 def test_what_the_fleet_has_is_completed(server: ScriptedServer, typed: str, completed: list[str]) -> None:
     server.always_answers(200, STATUS)
     assert completions(typed) == completed
+
+
+def test_the_options_of_the_simulator_are_left_out_where_it_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagemaker_queue.workflows.settings_advice.REQUIRED_PYTHON", (99, 0))
+    complete = ShellComplete(Simulate("simulate"), {}, PROGRAM, VARIABLE)
+    assert [item.value for item in complete.get_completions([], "--")] == ["--profile", "--url", "--help"]
 
 
 def completions(typed: str) -> list[str]:

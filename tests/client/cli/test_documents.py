@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import InvalidDocument, PolicyAnswer
-from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document, with_settings
+from sagemaker_queue.presentation.documents import policy_difference, policy_text, read_document, with_settings
 
 POLICY: dict[str, Any] = {
     "settings": {"patience": None, "min_runtime": 600},
@@ -93,6 +94,16 @@ def test_parts_can_be_written_once_and_used_twice() -> None:
         ("a: [1, 2\n", "standard input: line 2, column 1: while parsing a flow sequence, expected ',' or ']'"),
         ("a: !!python/object:os.system {}\n", "line 1, column 4: could not determine a constructor"),
         ("a: 2026-11-21\n", "put dates into quotes"),
+        (
+            "x: 1\na: 2026-02-30\n",
+            "standard input: line 2, column 4: this is not a valid number, date or Boolean; put text",
+        ),
+        ("a: 0x_\n", "line 1, column 4: this is not a valid number"),
+        ('a: !!int ""\n', "line 1, column 4: this is not a valid number"),
+        ("a: [1, !!bool 7]\n", "line 1, column 8: this is not a valid number"),
+        ("a: !!timestamp 7\n", "line 1, column 4: this is not a valid number"),
+        pytest.param("[" * 9_000, "standard input has too many levels", id="brackets"),
+        pytest.param("- " * 9_000, "standard input has too many levels", id="lists"),
         ("a: .nan\n", "for which JSON has no type"),
         ("a: &a [*a]\n", "for which JSON has no type"),
         ("? [1]\n: 2\n", "found unhashable key"),
@@ -106,6 +117,13 @@ def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None
     with pytest.raises(InvalidDocument) as refused:
         read(text)
     assert complaint in str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(sys, "get_int_max_str_digits"), reason="this Python reads integers of any length")
+@pytest.mark.parametrize("text", ["a: {}\n", '{{"a": {}}}'])
+def test_integers_with_too_many_digits(text: str) -> None:
+    with pytest.raises(InvalidDocument, match="line 1, column .: this is not a valid number"):
+        read(text.format("9" * 5_000))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

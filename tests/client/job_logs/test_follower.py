@@ -458,6 +458,19 @@ class TestSmqLogs:
         for wrong in (["--group", "g", "-f"], ["--group", "g", "job1"], []):
             assert smq(["logs", *wrong]) == 2
 
+    def test_a_job_of_a_group_without_the_wanted_attempt_does_not_stop_the_others(
+        self, scene: Scene, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        jobs = [{"job": name, "state": "failed", "priority": 1, "group": "g"} for name in ("job1", "job2")]
+        server.answers(200, {"jobs": jobs, "next": None})
+        server.answers(200, {**jobs[0], "attempts": []})
+        for _ in range(2):
+            server.answers(200, {**jobs[1], "attempts": [{"attempt": 1, "trainingJobName": "job1-qstamp-1"}]})
+        assert smq(["logs", "--group", "g", "--attempt", "1", "--tail", "1"]) == 3
+        told = capsys.readouterr()
+        assert told.out.splitlines() == ["job2 | 1 of 2"]
+        assert told.err.splitlines()[0] == "smq: job1 has no attempt 1; its attempts: none yet."
+
     @pytest.mark.parametrize("instance", ["2", "algo-2"])
     def test_one_attempt_and_one_instance(
         self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str

@@ -1,4 +1,4 @@
-"""The progress of advice on settings, and its end with ``smq ui``."""
+"""The page What if: invalid text, the progress of advice on settings, and its end with ``smq ui``."""
 
 from __future__ import annotations
 
@@ -40,6 +40,22 @@ from tests.waiting import has_ended, until
 def test_the_progress_as_text_and_as_a_part(progress: Any, text: str, part: float | None) -> None:
     run: Any = SimpleNamespace(progress=progress, minutes=5.0)
     assert progress_of(run) == (text, part)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_policy_with_an_invalid_date_is_named(tmp_path: Path) -> None:
+    with (
+        sample_queue(1) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
+        browsing() as browser,
+        page_of(browser, served) as page,
+    ):
+        page.goto(f"{served.address}what-if")
+        page.get_by_text("The whole policy, as text").first.click()
+        page.locator(".cm-content").first.fill("pools: 2026-02-30")
+        page.get_by_role("button", name="Try this text").first.click()
+        page.get_by_text("The text: line 1, column 8: this is not a valid number, date or Boolean").wait_for()
 
 
 @pytest.mark.thorough

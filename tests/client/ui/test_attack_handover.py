@@ -69,6 +69,18 @@ def test_a_browser_is_let_in_by_a_file_of_the_user_alone(
 
 
 @pytest.mark.thorough
+def test_a_text_browser_is_not_opened(
+    queue: dict[str, str], command_line: tuple[dict[str, str], Path], tmp_path: Path
+) -> None:
+    variables, seen = command_line
+    program = (tmp_path / "browser").rename(tmp_path / "w3m")
+    log = tmp_path / "log"
+    with printing_ui({**queue, **variables, "BROWSER": str(program)}, log) as (base, _):
+        assert log.read_text().startswith(f"The queue is at {base} Open it, and enter this token:")
+        assert not seen.exists()
+
+
+@pytest.mark.thorough
 def test_the_file_goes_with_the_server(
     queue: dict[str, str], command_line: tuple[dict[str, str], Path], tmp_path: Path
 ) -> None:

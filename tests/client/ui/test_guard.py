@@ -93,6 +93,13 @@ def test_without_them_a_form_takes_the_token() -> None:
 
 
 @pytest.mark.attack
+@pytest.mark.parametrize("other", ["user=John Smith", "flag", 'a="b', "=", "", "smq-1=wrong"])
+def test_other_cookies_of_this_machine_do_not_matter(other: str) -> None:
+    for cookies in (f"{other}; smq-1=biscuit", f"smq-1=biscuit; {other}", f"{other};smq-1=biscuit"):
+        assert ask(headers={"cookie": cookies})[1]
+    assert not ask(headers={"cookie": f"{other}; smq-1=bisc"})[1]
+
+
 class TestOthers:
     @pytest.mark.parametrize(
         "headers",
@@ -103,6 +110,7 @@ class TestOthers:
             {**COOKIE, "origin": "https://evil.example"},
             {**COOKIE, "origin": "null"},
             {**COOKIE, "origin": "http://127.0.0.1:9999"},
+            {**COOKIE, "origin": "http://["},
             {**COOKIE, "host": "evil.example"},
             {**COOKIE, "host": "evil.example:8787"},
             {**COOKIE, "host": "127.0.0.1.evil.example:8787"},
@@ -196,7 +204,7 @@ def test_a_proxy_that_is_configured_has_its_own_host_and_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["hub.example/proxy", "/proxy/8787", "ftp://hub.example", "https://", "https://h/?x"]
+    "address", ["hub.example/proxy", "/proxy/8787", "ftp://hub.example", "https://", "https://h/?x", "https://["]
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(repr(address))):

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from sagemaker_queue.cli import main
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.ui.application import listen
 
@@ -18,3 +19,9 @@ def test_a_port_that_is_in_use_is_refused_with_a_remedy() -> None:
         port = listening.getsockname()[1]
         with pytest.raises(ConfigError, match=f"Port {port} is not available: .* Without --port, smq ui uses a free"):
             listen(port)
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_number_that_is_no_port_is_wrong_usage(port: str, address: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "--no-browser", "--port", port]) == 2
+    assert f"Invalid value for '--port': {port} is not in the range 0<=x<=65535." in capsys.readouterr().err

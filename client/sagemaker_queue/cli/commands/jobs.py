@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments, live_job_argument
-from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, print_error, print_json, width
+from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, for_each, is_interactive, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
-from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 from sagemaker_queue.presentation.text.explanations import why_page
 from sagemaker_queue.presentation.text.job_text import events_page, job_page
 
@@ -112,7 +111,7 @@ def hold(queue: QueueClient, jobs: JobSet, now: bool) -> int:
         job = queue.change(name, held=True, now=now)
         return f"{name} is on hold" if job.waits else f"Stopping {name}, which is then on hold ..."
 
-    return _for_each(jobs.resolve(queue), change)
+    return _print_for_each(jobs.resolve(queue), change)
 
 
 @command(
@@ -130,7 +129,7 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
         queue.change(name, held=False)
         return f"{name} is no longer on hold"
 
-    return _for_each(jobs.resolve(queue), change)
+    return _print_for_each(jobs.resolve(queue), change)
 
 
 @command(
@@ -150,7 +149,7 @@ def requeue(queue: QueueClient, jobs: JobSet) -> int:
         job = queue.requeue(name)
         return f"{name} waits again" if job.waits else f"Stopping {name}, which then waits again ..."
 
-    return _for_each(jobs.resolve(queue), requeue_job)
+    return _print_for_each(jobs.resolve(queue), requeue_job)
 
 
 @command(
@@ -178,20 +177,9 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
         if not confirmed(f"Cancel {len(names)} jobs: {', '.join(names[:_NAMED])}{others}?"):
             print("Nothing is cancelled.")
             return REFUSED
-    return _for_each(names, cancel_job)
+    return _print_for_each(names, cancel_job)
 
 
-def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Call ``act`` for each job, print the results, and return the highest exit code.
-
-    If the queue refuses a job, print the error and continue with the next job.
-    """
-    code = DONE
-    for name in names:
-        try:
-            print(act(name))
-        except (ConfigError, NotAuthenticated):
-            raise  # every other job would fail in the same way
-        except QueueError as error:
-            code = max(code, print_error(error))
-    return code
+def _print_for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
+    """Call ``act`` for each job, print the results and errors, and return the highest exit code."""
+    return for_each(names, lambda name: print(act(name)))

@@ -8,7 +8,7 @@ import click
 
 from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.completion import groups
-from sagemaker_queue.cli.output import DONE
+from sagemaker_queue.cli.output import for_each
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.queue.config.pace import POLL_SECONDS
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
@@ -69,9 +69,8 @@ def logs(
 
     if name is not None:
         return print_log(queue, name, lines)
-    for one in JobSet((), (group or "",)).resolve(queue, "all"):
-        print_log(queue, one, lines, whose=f"{one} | ")
-    return DONE
+    names = JobSet((), (group or "",)).resolve(queue, "all")
+    return for_each(names, lambda one: print_log(queue, one, lines, whose=f"{one} | "))
 
 
 def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, *, poll: float = POLL_SECONDS) -> int:

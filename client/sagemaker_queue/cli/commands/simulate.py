@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import raw, width
 from sagemaker_queue.cli.parser import Argument, Command, GroupedOption, command
+from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.workflows.settings_advice import require_python
 
 
@@ -25,7 +27,8 @@ class Simulate(Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's parameters, adding the simulator's on the first call."""
         if not any(isinstance(parameter, Argument) for parameter in self.params):
-            self.params[:0] = _parameters()
+            with suppress(InvalidOption) if ctx.resilient_parsing else nullcontext():  # resilient: for the Tab key
+                self.params[:0] = _parameters()
         return super().get_params(ctx)
 
 

@@ -16,7 +16,6 @@ from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files, projects
-from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
@@ -40,6 +39,7 @@ from sagemaker_queue.errors import (
 from sagemaker_queue.jobs.formatting import file_size, one_line
 from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_name, resubmission, tags_with_options
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, pair
+from sagemaker_queue.presentation.documents import read_document
 from sagemaker_queue.presentation.text.explanations import plan_page
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from sagemaker_queue.queue.config.job_defaults import seconds
@@ -357,6 +357,10 @@ def plan(
     """Print the dry run of a job, or a preview with other capacities."""
     if bool(file) + bool(command) + (capacity is not None) != 1:
         raise InvalidOption("Give either a file with a request, a command after --, or --capacity.")
+    if options and not command:
+        names = ", ".join(JOB_OPTIONS[name].names[-1] for name in options)
+        other = "--capacity" if file is None else "a file with a request"
+        raise InvalidOption(f"{names} cannot be given together with {other}: options of a job need a command after --.")
     if capacity is not None:
         return show_preview(queue.preview(capacity=capacity, hours=HOURS if hours is None else hours), as_json=as_json)
     if hours is not None:

@@ -11,8 +11,9 @@ import yaml
 from nicegui import ui
 
 from api_contract.preview import PreviewAnswer
-from sagemaker_queue.errors import QueueError
+from sagemaker_queue.errors import InvalidDocument, QueueError
 from sagemaker_queue.jobs.formatting import amount, duration
+from sagemaker_queue.presentation.documents import document_in
 from sagemaker_queue.ui.elements import figure_plot, heading
 from sagemaker_queue.ui.figures.waits import waits_figure
 from sagemaker_queue.ui.parts.advice_card import AdviceCard
@@ -121,9 +122,9 @@ class _TriedPolicy:
 
     async def _read(self) -> None:
         try:
-            read = yaml.safe_load(self._text.value or "")
-        except yaml.YAMLError as error:
-            self._show([f"This is not valid YAML: {error}"])
+            read = document_in(self._text.value or "", "The text")
+        except InvalidDocument as error:
+            self._show([str(error)])
             return
         await self._replace(read)
 

@@ -396,6 +396,19 @@ def test_a_plan_warns_in_the_options_words_too(
         assert CHECKPOINTS in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("subject", "named"), [(["request.json"], "a file with a request"), (["--capacity", "p5=1"], "--capacity")]
+)
+def test_a_plan_without_a_command_takes_no_options_of_a_job(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], subject: list[str], named: str
+) -> None:
+    assert main(["plan", *subject, "-t", "ml.m5.large", "--priority", "5", "--checkpoint"]) == 2
+    told = capsys.readouterr().err
+    assert all(name in told for name in ("--instance-type", "--priority", "--checkpoint"))
+    assert f"cannot be given together with {named}" in told
+    assert server.received == []
+
+
 def test_on_a_terminal_no_word_of_a_warning_is_broken(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

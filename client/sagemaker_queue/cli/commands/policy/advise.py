@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.documents import read_document, with_settings
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json, print_note, raw, width
 from sagemaker_queue.cli.parser import checked, command, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidDocument, InvalidOption
+from sagemaker_queue.presentation.documents import read_document, with_settings
 from sagemaker_queue.workflows.settings_advice import (
     LEAST_MINUTES,
     MOST_MINUTES,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file, print_policy_warnings
 from sagemaker_queue.cli.commands.policy.policy_preview import preview_without_retries
-from sagemaker_queue.cli.documents import policy_difference, read_document
 from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, width
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
 from sagemaker_queue.errors import InvalidRequest, QueueError
+from sagemaker_queue.presentation.documents import policy_difference, read_document
 from sagemaker_queue.presentation.text.preview_text import brief_preview
 
 if TYPE_CHECKING:

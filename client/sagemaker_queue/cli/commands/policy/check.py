@@ -8,11 +8,11 @@ from typing import Any
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file
 from sagemaker_queue.cli.commands.policy.policy_preview import preview_without_retries
-from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
 from sagemaker_queue.jobs.formatting import amount, clean
+from sagemaker_queue.presentation.documents import read_document
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 
 _QUEUE_FACTS = "MaxCapacity and live jobs"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from api_contract.preview import LONGEST_HOURS, MOST_INSTANCES, PreviewAnswer
 from sagemaker_queue.cli.commands.policy.arguments import policy_file
-from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import checked, command, connection, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.presentation.documents import read_document
 from sagemaker_queue.presentation.text.preview_text import preview_page
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from api_contract.models import PastPolicy, PolicyAnswer
 from sagemaker_queue.cli.commands.policy.arguments import policy_file, print_policy_warnings
 from sagemaker_queue.cli.commands.policy.check import examine
-from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.cli.output import DONE, USAGE, print_error, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, option, with_queue
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import clean, moment, short_owner
+from sagemaker_queue.presentation.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.presentation.text.layout import table
 
 if TYPE_CHECKING:

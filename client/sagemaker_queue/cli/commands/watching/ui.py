@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = (5.0, 20.0)
 _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'nicegui>=3.18' 'plotly>=6'"
+_TEXT_BROWSERS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})  # of those that webbrowser looks for
 
 
 @command(
@@ -37,7 +40,12 @@ _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'niceg
         "smq ui --export report",
     ],
 )
-@option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free port if 8787 is taken)")
+@option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="the port (default: 8787, or a free port if 8787 is taken)",
+)
 @flag("--no-browser", help="print the address and the token; open no browser")
 @option(
     "--address", metavar="URL", default="", help="the address at which a proxy serves the pages, such as JupyterHub's"
@@ -74,7 +82,7 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
 def _print_access(here: str, access: ServerAccess, handover: Handover | None) -> None:
     """Open the browser if there is a handover, and print the address and the token."""
     # Behind a proxy, there is no handover and no browser is opened here, because users open the proxy's address.
-    opened = handover is not None and webbrowser.open(handover.page.as_uri())
+    opened = handover is not None and _open_in_browser(handover.page)
     place = f"{(access.address or here).rstrip('/')}/"
     if opened:
         print(f"The queue opens in your browser. If it does not, open {place} and enter this token:", flush=True)
@@ -91,3 +99,16 @@ def _print_access(here: str, access: ServerAccess, handover: Handover | None) ->
     print(
         "The token is valid for one browser, which then acts under your identity. Ctrl-C ends the server.", flush=True
     )
+
+
+def _open_in_browser(page: Path) -> bool:
+    """Open a page in a graphical browser, and return whether it was opened.
+
+    A text browser is not opened: it would use this terminal, and the server would wait until it ends.
+    """
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    name = getattr(browser, "name", "")  # the browsers of macOS have no name in Python 3.10
+    return Path(name).name not in _TEXT_BROWSERS and browser.open(page.as_uri())

@@ -20,8 +20,7 @@ _FIRST = ["pools", "departments", "projects", "settings", "name", "department", 
 def read_document(path: str, stdin: TextIO) -> Document:
     """Return the YAML or JSON object in a file; the path ``-`` means ``stdin``.
 
-    Raises InvalidDocument if the file cannot be read or contains no such object. The message names the line of a syntax
-    error or of a duplicate key.
+    Raises InvalidDocument if the file cannot be read or contains no such object.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -29,8 +28,16 @@ def read_document(path: str, stdin: TextIO) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the text is not UTF-8"
         raise InvalidDocument(f"{name} cannot be read: {reason}.") from error
+    return document_in(text, name)
+
+
+def document_in(text: str, name: str) -> Document:
+    """Return the YAML or JSON object in a text. Raises InvalidDocument if the text contains no such object.
+
+    The message begins with ``name``, and has the line of a syntax error, of an invalid value or of a duplicate key.
+    """
     try:
-        content = _parsed(text)
+        plain = json.loads(json.dumps(_parsed(text), allow_nan=False))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
@@ -38,8 +45,8 @@ def read_document(path: str, stdin: TextIO) -> Document:
         raise InvalidDocument(f"{name}:{where} {what}.") from error
     except yaml.YAMLError as error:
         raise InvalidDocument(f"{name} is neither YAML nor JSON: {error}.") from error
-    try:
-        plain = json.loads(json.dumps(content, allow_nan=False))
+    except RecursionError as error:
+        raise InvalidDocument(f"{name} has too many levels of brackets or indentation.") from error
     except (TypeError, ValueError) as error:
         raise InvalidDocument(
             f"{name} has a value for which JSON has no type ({error}); put dates into quotes."
@@ -69,7 +76,17 @@ def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: 
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader for plain data that refuses duplicate keys. PyYAML would silently use the last value."""
+    """A YAML loader for plain data that refuses duplicate keys. PyYAML would silently use the last value.
+
+    Values that look like a number or a date but are not valid, such as 2026-02-30, are errors with a place.
+    """
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, ValueError) as error:
+            problem = "this is not a valid number, date or Boolean; put text into quotes"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
