@@ -132,7 +132,7 @@ def test_credentials_are_loaded_once(
 ) -> None:
     """A profile with mfa_serial asks for a code each time that a session loads its credentials."""
     config, program = tmp_path / "profiles" / "aws_config", tmp_path / "profiles" / "credentials"
-    keys = {"Version": 1, "AccessKeyId": "AKIDANN", "SecretAccessKey": "secret"}
+    keys = {"Version": 1, "AccessKeyId": "AKIDANN", "SecretAccessKey": "secret"}  # pragma: allowlist secret
     program.write_text(f"#!/bin/sh\necho loaded >> {program}.log\necho '{json.dumps(keys)}'\n")
     program.chmod(0o755)
     config.write_text(f"[profile ann]\ncredential_process = {program}\n")
