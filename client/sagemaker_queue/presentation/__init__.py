@@ -1,1 +1,1 @@
-"""Jobs, queues and usage as tables and as text for a terminal."""
+"""Jobs, queues and usage as tables and as text for a terminal, and policies as YAML."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from tests.browser import browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import sample_queue
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -60,3 +63,36 @@ def test_the_name_of_downloaded_usage_has_the_date_of_the_shown_sums(tmp_path: P
         with page.expect_download() as download:
             page.get_by_role("button", name="CSV").click()
         assert download.value.suggested_filename == f"usage-by-project-since-{since}.csv"
+
+
+@pytest.mark.thorough
+def test_a_late_answer_does_not_replace_the_usage_of_a_later_request(tmp_path: Path) -> None:
+    with (
+        sample_queue(1) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
+        browsing() as browser,
+        page_of(browser, served) as page,
+    ):
+        page.goto(served.address)
+        page.get_by_role("heading", name="Fleet").wait_for()
+        answer, asked, release = queue.answer, list[str](), Event()
+
+        def answer_the_first_request_last(method: str, path: str) -> tuple[int, Any]:
+            place = path.partition("?")[0]
+            asked.append(place)
+            if place == "/prod/history" and asked.count(place) == 1:
+                assert release.wait(PATIENCE)
+            return answer(method, path)
+
+        queue.answer = answer_the_first_request_last  # type: ignore[method-assign]
+        page.get_by_role("link", name="Usage", exact=True).click()
+        until(lambda: "/prod/history" in asked)
+        page.get_by_label("of", exact=True).click()
+        page.get_by_role("option", name="90 days").click()
+        told = page.get_by_text("Attempts that have ended since")
+        told.wait_for()
+        text = told.inner_text()
+        release.set()
+        polls = asked.count("/prod/queue")
+        until(lambda: asked.count("/prod/queue") > polls + 2)  # the first answer has arrived long before
+        assert told.inner_text() == text

@@ -51,13 +51,18 @@ def usage_page(tab: Tab) -> None:
     shown: UsageSums | None = None
     shown_since = datetime.now(timezone.utc)
     update: Callable[[UsageSums], None] | None = None
+    requests = 0
 
     async def look() -> None:
-        nonlocal shown, shown_since, update
+        nonlocal shown, shown_since, update, requests
+        requests += 1
+        own = requests
         summary.set_text("Asking ...")
         since = begin_of(period.value, datetime.now(timezone.utc))
         low_use = LowUseAttempts()
         sums = await tab.ask(_sums, tab, by.value, since, low_use)
+        if own != requests:
+            return  # the answer to a later request is already shown, or will come
         if sums is None:
             summary.set_text("The queue did not answer.")
             return
