@@ -18,7 +18,10 @@ class UnreadableError(ValueError):
 
 
 def in_utc(time: datetime) -> datetime:
-    """Return an aware time in UTC. A time without a time zone is a time in UTC. Raises OverflowError at the limits."""
+    """Return an aware time in UTC. A time without a time zone is a time in UTC.
+
+    Raises OverflowError if the time in UTC is outside the range of datetime.
+    """
     return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
@@ -56,7 +59,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True
 
 
 class Answer(Shape, frozen=True):
-    """An answer of the queue, which sends every member; the defaults are for members that an older queue lacks."""
+    """An answer of the queue. A queue sends every member that it knows; an older queue may lack those with defaults."""
 
 
 class Body(Shape, frozen=True, forbid_unknown_fields=True):

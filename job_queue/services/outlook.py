@@ -143,7 +143,7 @@ class OutlookService:
 
 @dataclass(frozen=True, slots=True)
 class _PastUseSums:
-    """Sums of past use by the rules of one version of the policy."""
+    """Sums of past use, counted according to one version of the policy."""
 
     version: int  # version of the policy
     ended: AttemptFeed

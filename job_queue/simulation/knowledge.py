@@ -26,8 +26,8 @@ class Knowledge:
         """Return the expected seconds of an attempt, from its launch to its end.
 
         :param worked: seconds of work that this attempt has already done.
-        :param known: the previous expectation, which matters only without a predictor. Then None stays None, and any
-            other value is replaced by the real runtime.
+        :param known: the previous expectation, which is used only without a predictor: for None the result is None, and
+            for any other value it is the real runtime.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:
@@ -36,7 +36,7 @@ class Knowledge:
         return None if found is None else starting + found.median - run.done
 
     def likely(self, runs: Iterable[tuple[JobRun, float]], count: int) -> dict[str, tuple[float, ...]]:
-        """Return equally likely runtimes of each job with a prediction, the shortest first.
+        """Return equally likely runtimes, in ascending order, for each job that has a prediction.
 
         The runtimes are seconds from the next start to the end.
 

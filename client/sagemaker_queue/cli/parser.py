@@ -36,7 +36,7 @@ class ConnectionOptions:
 
     def queue(self, **settings: Any) -> QueueClient:
         """Return a client of the named or configured queue. Raises ConfigError if no queue is named or configured."""
-        from sagemaker_queue.queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
+        from sagemaker_queue.queue.client import QueueClient  # noqa: PLC0415  # boto3: slow to import
 
         return QueueClient(url=self.url, profile=self.profile, **settings)
 
@@ -125,7 +125,7 @@ def json_flag(help: str = "print JSON", **attributes: Any) -> Decorator:
 def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None) -> Decorator:
     """Add parameters to a command, and pass their values to the command's function as one argument ``name``.
 
-    The argument is the result of ``of``, called with the parameters' values as keywords. ``names`` are the keywords
+    ``of`` is called with the parameters' values as keywords, and its result is the argument. ``names`` are the keywords
     (default: the fields of ``of``, which must then be a dataclass).
     """
     gathered_names = [field.name for field in fields(of)] if names is None else list(names)  # type: ignore[arg-type]

@@ -54,9 +54,11 @@ def fetch_results(
 ) -> Fetched:
     """Download the results of a job's last attempt, or its checkpoints.
 
-    ``shown`` takes the total in bytes; its context manager yields the callback for the progress. ``max_size`` (GB) and
-    ``max_files`` bound the unpacked content of all archives together. Raises NotFound; StorageError if the folder
-    exists and is not empty, or if an archive exceeds a bound; QueueError if results of an unfinished job are requested.
+    ``shown`` is called with the total in bytes, and returns a context manager that yields the callback for progress.
+    ``max_size`` (GB) and ``max_files`` bound the unpacked content of all archives together.
+
+    Raises NotFound if there is nothing to download, and StorageError if the folder exists and is not empty, or if an
+    archive exceeds a bound. Raises QueueError if results of an unfinished job are requested.
     """
     from sagemaker_queue.jobs.packaging.archive_reader import check_disk  # noqa: PLC0415
     from sagemaker_queue.jobs.packaging.download import fetch_all  # noqa: PLC0415  # boto3

@@ -55,7 +55,7 @@ class Selection:
     names: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    # ARNs (a role's ARN includes its sessions), or owners as tables show them: ann, Role/session, session
+    # ARNs (a role's ARN also matches its sessions), or owners as tables show them: ann, Role/session, session
     owners: tuple[str, ...] = ()
     mine: str | None = None  # the exact ARN of the owner, in place of `owners`
 
@@ -83,7 +83,7 @@ class Selection:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
-        """Yield the selected jobs, sorted; in the queue's order, read only the needed part of ``jobs``.
+        """Yield the selected jobs, sorted. For the queue's own order, read only as much of ``jobs`` as needed.
 
         Carriers, which are the queue's own jobs, are selected only if ``names`` is set.
         """

@@ -1,7 +1,7 @@
 """The records of notices about failed jobs, so that similar failures of one owner produce one notice.
 
-The first failed job of an owner with a failure class writes a row, which is valid for `NOTICE_SECONDS`. Meanwhile,
-further failed jobs of the same owner and class get no notice: their events name the job that got the notice.
+An owner's first failed job of a failure class writes a row, which is valid for `NOTICE_SECONDS`. Meanwhile, further
+failed jobs of the same owner and class get no notice: their events name the job that got the notice.
 """
 
 from job_queue.adapters.condition_expressions import is_permit_free
@@ -24,7 +24,7 @@ class FailureNotices:
     def covered_by(self, job: Job, failure_class: str, now: float) -> str | None:
         """Return the job whose notice also covers this failed job; None if this job gets a notice.
 
-        A repeated call for the same job has the same result, because recording its end may be tried again.
+        A repeated call for the same job returns the same result, because the queue may retry recording the job's end.
 
         :param now: epoch seconds.
         """

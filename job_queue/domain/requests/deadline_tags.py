@@ -12,7 +12,7 @@ from job_queue.domain.requests.training_request import TagValue
 from job_queue.scheduler import clock
 
 MOST_RUNTIME_SECONDS = 10 * 365 * 86_400
-_MOST_SECONDS_AHEAD = 10 * 366 * 86_400  # of start_by
+_MOST_SECONDS_AHEAD = 100 * 366 * 86_400  # of start_by
 _DAY = 86_400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": _DAY}
 _ACTIONS = tuple(action.value for action in StartByAction)
@@ -72,7 +72,7 @@ def deadline_issues(
     if start_by > now + _MOST_SECONDS_AHEAD:
         yield ValidationIssue(
             tags["start_by"].field,
-            f"The tag start_by is {clock(start_by)}, which is more than ten years ahead.",
+            f"The tag start_by is {clock(start_by)}, which is more than a hundred years ahead.",
             "Name an earlier time, or leave out the tag.",
         )
     if not_before is not None and start_by <= not_before:

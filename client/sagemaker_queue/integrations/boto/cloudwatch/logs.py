@@ -66,7 +66,7 @@ def _invalid_token(operation: str) -> ClientError:
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer FilterLogEvents for a job's prefix or streams with the events of one attempt after the other.
+    """Answer FilterLogEvents for a job's prefix or streams: return the events attempt by attempt.
 
     All events are on one page if possible.
     Empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for one page of the answer.
@@ -140,9 +140,10 @@ class _Pages:
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return one page of events, from ``token`` in attempt ``at`` through the following attempts, up to the limit.
+        """Return one page of events, up to the limit: from ``token`` in attempt ``at``, then from the next attempts.
 
-        ``forward`` is the direction. ``token`` is CloudWatch's own token; None means the first page in the direction.
+        With ``forward``, the next attempts are later ones, else earlier ones. ``token`` is CloudWatch's own token; None
+        means the first page in the direction.
         """
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
@@ -191,7 +192,7 @@ class _Pages:
 
 
 def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
-    """Return the job with a name if the call is for the log group of training jobs; else return None."""
+    """Return the job called ``name`` if the call is for the log group of training jobs; else return None."""
     group = parameters.get("logGroupName") or str(parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
