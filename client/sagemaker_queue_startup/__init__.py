@@ -8,6 +8,7 @@ training job, so that other programs do not start more slowly.
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
@@ -204,10 +205,20 @@ class _BotocoreFinder:
     import.
     """
 
+    def __init__(self) -> None:
+        self._asking: set[int] = set()  # threads that ask the other finders now
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec that botocore has without this finder, with a loader that adds the hooks."""
-        if name != "botocore":
+        if name != "botocore" or get_ident() in self._asking:  # other finders ask all finders, too
             return None
+        self._asking.add(get_ident())
+        try:
+            return self._spec(name, path, target)
+        finally:
+            self._asking.discard(get_ident())
+
+    def _spec(self, name: str, path: Any, target: Any) -> Any:
         others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec: Any = next((found for found in specs if found is not None), None)

@@ -107,7 +107,7 @@ class Agent:
             return
         if assignment is None:
             return
-        if may_be_stopped and self._mailbox.is_stopped(attempt):
+        if may_be_stopped and self._is_stopped(attempt):
             self._refuse(attempt, "Stopped", "the queue asked for it")
             return
         try:
@@ -148,6 +148,14 @@ class Agent:
                 del self._members[attempt]
                 self._gpus.give_back(gpus, tenths)
             self._refuse(attempt, "Failed", f"InternalServerError: {error}")
+
+    def _is_stopped(self, attempt: str) -> bool:
+        """Return whether the queue has ordered the stop of an assigned attempt. A later poll reads an unread order."""
+        try:
+            return self._mailbox.is_stopped(attempt)
+        except S3Error as error:
+            log(attempt, f"[agent] its stop order cannot be read: {error}")
+            return False
 
     def _share_of_disk(self, tenths: int) -> int:
         """Return the bytes that a member may use: its share of the carrier's GPUs is also its share of the disk.

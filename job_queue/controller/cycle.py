@@ -318,7 +318,7 @@ class Controller(ControllerPart):
         carrier_changes = self._carriers.carry_out(cluster, decided, call, now)
         placement = place(carrier_changes.cluster, carrier_changes.plan, claims)
         starts, deferred = start_transitions(carrier_changes.cluster, placement.plan, call, now)
-        kept = with_deferred(placement.plan, deferred, cluster)
+        kept = with_deferred(placement.plan, deferred, carrier_changes.cluster)
         starts, decided = paced(rates.take(starts), starts, kept)
         starts, cluster, decided = self._carriers.store(carrier_changes, starts, decided, now)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]

@@ -109,7 +109,12 @@ def with_deferred(decided: Plan, deferred: Iterable[Start], cluster: ClusterStat
 
     Otherwise the slots for which other jobs were evicted would go to smaller jobs, to which the backoff does not apply.
     """
-    kept = {start.job: start.slots for start in deferred if start.job in cluster.metadata.reservations}
+    kept = {}
+    for start in deferred:
+        job = cluster.waiting[start.job]
+        holder = job.first_members[0] if job.carries is not None else job.name  # a new carrier has a new name
+        if holder in cluster.metadata.reservations:
+            kept[start.job] = start.slots
     return replace(decided, reservations={**decided.reservations, **kept})
 
 

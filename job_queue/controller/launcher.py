@@ -16,6 +16,7 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff, instances_by_capacity_key
+from job_queue.domain.carriers.carrier_launch import AGENTS, OUTPUT
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
@@ -219,12 +220,14 @@ class Launcher(ControllerPart):
     def _refuse_leader(self, lease: Lease, carrier: Job, sent_at: int, message: str) -> None:
         """Record the refusal of a carrier for its first member, whose request the carrier had.
 
-        If this is not recorded, the next carrier for the member is refused too.
+        If this is not recorded, the next carrier for the member is refused too. A refusal for fields of the pool or of
+        the queue never fails the member.
         """
         record = self._repository.record(carrier.first_members[0])
         if record is None or not record.job.state.waits:
             return
-        for_good, now = not record.attempts, self._clock()
+        of_queue = objects_to_pool(message) or any(folder in message for folder in (AGENTS, OUTPUT))
+        for_good, now = not (record.attempts or of_queue), self._clock()
         refused = state_machine.record_refusal(record.job, sent_at, message, for_good=for_good, now=now)
         self._commit(lease, [replace(refused, record=record)], "refusal of a carrier")
 

@@ -209,6 +209,9 @@ def record_refusal(
         )
     if backoffs and not _is_pool_at_fault(backoffs):
         return _back_off(job, now, message, job.attempt, backoffs)
+    if backoffs:  # refusals of a pool together count once: an admin can repair the pool at any time
+        counted = {"refusals": max(1, job.refusals), "refused": job.refused_until(now)}
+        return _back_off(job, now, message, job.attempt, backoffs, **counted)
     changes: dict[str, Any] = {
         "refusals": max(job.refusals + 1, MANY_REFUSALS * lasting),
         "refused": job.refused_until(now),

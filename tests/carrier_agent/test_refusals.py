@@ -107,6 +107,16 @@ def test_an_error_before_the_start_is_reported_and_the_gpus_are_free_again(
     assert scene.end_of("n-qstamp-1")["status"] == "Completed"
 
 
+def test_an_attempt_begins_if_its_stop_order_cannot_be_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unread(attempt: str) -> bool:
+        raise S3Error("GET: 403 InvalidObjectState", 403)
+
+    monkeypatch.setattr(scene.mailbox, "is_stopped", unread)
+    scene.put("in/m-qstamp-1/stop.json", b"{}")
+    scene.assign("m-qstamp-1")
+    assert scene.end_of("m-qstamp-1")["status"] == "Completed"
+
+
 def test_an_attempt_whose_thread_does_not_start_is_refused_and_its_gpus_are_free_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,21 @@ print(len(finders) - len(sys.meta_path), botocore.__spec__.loader is botocore.__
     assert python(script, SAGEMAKER_QUEUE_INSTALL="1") == "True 1\n1 True\n"
 
 
+@pytest.mark.parametrize("place", ["0", "len(sys.meta_path)"])
+def test_another_finder_may_ask_all_finders(place: str) -> None:
+    script = f"""
+import sys, sagemaker_queue_startup
+class Other:
+    def find_spec(self, name, path=None, target=None):
+        others = [it for it in sys.meta_path if it is not self and hasattr(it, "find_spec")]
+        return next((spec for it in others if (spec := it.find_spec(name, path, target)) is not None), None)
+sys.meta_path.insert({place}, Other())
+import botocore
+print(sagemaker_queue_startup.is_hooking())
+"""
+    assert python(script, SAGEMAKER_QUEUE_INSTALL="1") == "True\n"
+
+
 def test_clients_that_were_there_before_it_began(server: ScriptedServer) -> None:
     """Another .pth file may load boto3 first, and make a session and clients."""
     server.always_answers(202, {"job": "job1", "state": "pending", "owner": OWNER})

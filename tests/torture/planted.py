@@ -665,7 +665,7 @@ def _external_in_the_wrong_region() -> list[Slip]:
     def slots_at_home(counts: Mapping[str, int], of: Policy, plan: str | None = None, site: object = None) -> Slots:  # noqa: ARG001
         return policy.slots_of(counts, of, plan)
 
-    return [("job_queue.domain.cluster_state.slots_of", slots_at_home)]
+    return [("job_queue.domain.fleet.warm_matching.slots_of", slots_at_home)]
 
 
 def _silence_not_noted() -> list[Slip]:

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from datetime import datetime, timezone
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
@@ -17,7 +17,6 @@ import msgspec
 
 from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, Submission
-from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
@@ -406,7 +405,8 @@ def _given_keywords(job: JobKeywords) -> JobKeywords:
 
 
 def _time(time: datetime | str) -> datetime:
-    return moment_of(time) if isinstance(time, str) else in_utc(time)
+    """Return a time in UTC. A text without a zone is in UTC; a datetime without a zone is local time, as in Python."""
+    return moment_of(time) if isinstance(time, str) else time.astimezone(timezone.utc)
 
 
 def _several(patterns: str | Iterable[str]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Listing(Iterator[T]):
         self._printed = printed  # as text
         self._read: list[T] = []
         self._given = 0
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -85,8 +85,11 @@ class Listing(Iterator[T]):
             self._read.append(next(self._items))
         except StopIteration:
             raise
-        except BaseException as error:
+        except Exception as error:
             self._error = error
+            raise
+        except BaseException:  # such as Ctrl-C
+            self._error = QueueError("The reading of this list was interrupted. Ask for the list again.")
             raise
 
     def _every(self) -> Iterator[T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from api_contract.models import (
 )
 from api_contract.preview import PreviewAnswer
 from api_contract.routes import Operation
-from api_contract.shape import Answer, UnreadableError, in_utc
+from api_contract.shape import Answer, UnreadableError
 from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
 from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.queue.identity import owner_of
@@ -65,6 +65,7 @@ class QueueClient:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
         own = self.config.profile
         self.named = (self.config.url if own is None else None, own)  # with these, find_defaults chooses the profile
+        self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
@@ -306,7 +307,7 @@ class QueueClient:
 
 
 def _rfc3339(time: datetime) -> str:
-    return in_utc(time).isoformat().replace("+00:00", "Z")
+    return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def _check_json(content: Mapping[str, Any]) -> None:

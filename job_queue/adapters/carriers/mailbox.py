@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _UNREADABLE = frozenset({"InvalidObjectState", "InvalidRequest"})  # archived; encrypted with a customer's key (SSE-C)
+_HEARTBEAT = "alive.json"
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _HEX = frozenset("0123456789abcdef")
 _DIGITS = 512  # hexadecimal digits of a number of 2,048 bits
@@ -233,7 +234,7 @@ class Mailboxes:
     def heard_of(self, carrier: Job) -> Heard:
         """Return the last authentic heartbeat of an agent, or an empty one; raise Unavailable."""
         attempt = carrier.launched or ""
-        key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/alive.json")
+        key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/{_HEARTBEAT}")
         if key is None or found is None:
             return Heard()
         report = _authentic(found[0], key, "alive", carrier=attempt)
@@ -304,13 +305,24 @@ class Mailboxes:
         except ClientError as error:
             if str(error.response["Error"].get("Code", "")) in _MISSING:
                 return None
-            if _is_unreadable(error):
+            if _is_unreadable(error) or (_is_of_a_key(error) and self._has_key(key)):
                 log.warning("object in a mailbox is not readable", key=key, why=str(error))
                 return b"", 0.0
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         except BotoCoreError as error:
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         return (content, written) if len(content) <= LARGEST else None
+
+    def _has_key(self, key: str) -> bool:
+        """Return whether the queue can read the heartbeat beside an object, so that only the object has another key."""
+        heartbeat = f"{key.partition('/in/')[0].partition('/out/')[0]}/out/{_HEARTBEAT}"
+        if key == heartbeat:
+            return False
+        try:
+            self._client.get_object(Bucket=self.bucket, Key=heartbeat)
+        except (ClientError, BotoCoreError):
+            return False
+        return True
 
     def _get(self, key: str) -> tuple[Json, float] | None:
         found = self._read(key)
@@ -324,13 +336,18 @@ class Mailboxes:
 
 
 def _is_unreadable(error: ClientError) -> bool:
-    """Return whether the object exists, but is archived, or encrypted with a key that the queue cannot use.
+    """Return whether the object exists, but is archived, or encrypted with a customer's key.
 
     A program that may write to the mailbox can cause this. Such an object counts like any other foreign content.
     """
+    return error.response["Error"].get("Code") in _UNREADABLE
+
+
+def _is_of_a_key(error: ClientError) -> bool:
+    """Return whether KMS refused the key of the object: a foreign key, or a key that the queue has lost."""
     code, message = str(error.response["Error"].get("Code", "")), str(error.response["Error"].get("Message", ""))
-    foreign_key = "kms:Decrypt" in message or "ciphertext" in message
-    return code in _UNREADABLE or code.startswith("KMS.") or (code == "AccessDenied" and foreign_key)
+    denied = code == "AccessDenied" and ("kms:Decrypt" in message or "ciphertext" in message)
+    return denied or (code.startswith("KMS.") and not is_service_failure(error) and "Throttl" not in code)
 
 
 def member_of(job: Job) -> str:

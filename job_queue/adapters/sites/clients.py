@@ -17,7 +17,6 @@ from botocore.exceptions import (
     CredentialRetrievalError,
     EndpointConnectionError,
     HTTPClientError,
-    ProxyConnectionError,
 )
 from botocore.session import get_session
 
@@ -38,9 +37,6 @@ class SiteUnreachableError(BotoCoreError):
     """An error because a call was not sent: the site does not respond, or the site's role cannot be assumed."""
 
     fmt = "{site} cannot be reached: {why}"
-
-
-_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
 
 def is_service_failure(error: ClientError) -> bool:
@@ -152,7 +148,7 @@ class _GuardedClient:
                 raise self._unreachable(error) from error
             self._pause.end()
             raise
-        except (*_NOT_SENT, CredentialRetrievalError) as error:
+        except (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError) as error:
             raise self._unreachable(error) from error
         except (HTTPClientError, ConnectionError) as error:  # no answer, but the call may have taken effect
             self._pause.begin(str(error))

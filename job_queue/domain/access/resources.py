@@ -112,7 +112,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
     if request.checkpoints is None:
         return
     own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]
-    for_many = (entry.split("/") for project in policy.projects for entry in project.buckets)
+    for_many = (_without_wildcards(entry) for project in policy.projects for entry in project.buckets)
     if len(own) == 1 or any(len(entry) >= len(own) and all(map(fits, entry, own)) for entry in for_many):
         yield ValidationIssue(
             "CheckpointConfig.S3Uri",
@@ -120,6 +120,14 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
             "write there.",
             "Use a separate folder in it for the checkpoints of this job.",
         )
+
+
+def _without_wildcards(entry: str) -> list[str]:
+    """Return the parts of an entry without `*` at its end: `data/*` permits any folder, and each may be a job's own."""
+    parts = entry.split("/")
+    while len(parts) > 1 and not parts[-1].strip("*"):
+        parts.pop()
+    return parts
 
 
 def _plans(

@@ -24,7 +24,9 @@ _OF_POOL = re.compile(
 )
 # Text of users in messages: quoted names, ARNs, images and addresses. The field after "at" is SageMaker's own text:
 # Value 'x' at 'resourceConfig.instanceType' failed to satisfy constraint.
-_QUOTED = re.compile(r"""(?<!\bat )(?<!\w)(['"`])(?:(?!\1).)*\1|[^\s'"`]*[/:][^\s'"`]+""")
+_QUOTED = re.compile(
+    r"""(?<!\bat )(?<!\w)(['"`])(?:(?!\1).)*\1|(?:s3|https?)://[^\s'"`]+|\barn:[^\s'"`]+|[\w.-]+\.[\w.-]+(?::\d+)?/[^\s'"`]+"""
+)
 # Words in messages about temporary causes: a new role cannot be assumed for some seconds, and a role can be repaired.
 _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 

@@ -40,13 +40,14 @@ class WaitingQueues:
 
         The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-        :param enough: the largest number of jobs that are returned of each waiting queue, or the group's `max_parallel`
-            if that is larger. If the queue would read more, the jobs that are first in serving order are returned.
+        :param enough: the largest number of jobs that are returned of each waiting queue without a limited group. If
+            the queue would read more, the jobs that are first in serving order are returned. Of a limited group, as
+            many jobs are returned as may be active at a time.
         """
         found: list[WaitingJob] = []
         cut = False
         for (*_, max_parallel), places in self._queues.items():
-            most = enough if max_parallel is None else max(enough, min(max_parallel, self._settings.window))
+            most = enough if max_parallel is None else min(max_parallel, self._settings.window)
             if len(places) <= most:
                 found += [self._jobs[name] for *_, name in places]
                 continue

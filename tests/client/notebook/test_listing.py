@@ -133,16 +133,17 @@ def local_time() -> Iterator[None]:
     time.tzset()
 
 
-def test_a_datetime_without_a_zone_is_in_utc(server: ScriptedServer, queue: QueueClient, local_time: None) -> None:
+def test_a_datetime_without_a_zone_is_local_time(server: ScriptedServer, queue: QueueClient, local_time: None) -> None:
     server.answers(200, {"attempts": [], "next": None})
     server.answers(200, {"pool": "p5"})
     naive = datetime(2026, 11, 22, 10)
     assert queue.history(naive).all() == ()
     queue.drain("p5", at=naive)
     history, drain = server.received
-    assert "since=2026-11-22T10%3A00%3A00Z" in history.path
-    assert json.loads(drain.body)["at"] == "2026-11-22T10:00:00Z"
-    assert tags_with_options({"not_before": naive}, str) == {"not_before": "2026-11-22T10:00:00Z"}
+    assert "since=2026-11-22T01%3A00%3A00Z" in history.path
+    assert json.loads(drain.body)["at"] == "2026-11-22T01:00:00Z"
+    assert tags_with_options({"not_before": naive}, str) == {"not_before": "2026-11-22T01:00:00Z"}
+    assert tags_with_options({"not_before": "2026-11-22T10:00"}, str) == {"not_before": "2026-11-22T10:00:00Z"}
 
 
 def test_usage(server: ScriptedServer, queue: QueueClient) -> None:

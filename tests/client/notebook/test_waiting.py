@@ -126,7 +126,7 @@ def test_log_lines_are_selected_by_a_datetime_without_a_zone_and_by_the_number_o
     write_log(aws, "loss 2")
     server.always_answers(200, {**DETAIL, "state": "completed"})
     (line,) = queue.logs("job1")
-    time = line.time.replace(tzinfo=None)
+    time = line.time.astimezone().replace(tzinfo=None)
     found = [len(list(queue.logs("job1", since=since, instance=1))) for since in (time, time + timedelta(seconds=1))]
     assert found == [1, 0] and not list(queue.logs("job1", instance=2))
 

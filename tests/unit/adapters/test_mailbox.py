@@ -484,21 +484,37 @@ def test_an_object_that_s3_does_not_return_is_foreign_content(s3: Any, world: Wo
         ("InvalidRequest", "The object was stored using a form of Server Side Encryption. The correct ...", True),
         ("KMS.DisabledException", "arn:aws:kms:us-east-1:1:key/k is disabled.", True),
         ("AccessDenied", "User: arn:aws:sts::1:role/q is not authorized to perform: s3:GetObject", False),
+        ("KMS.KMSInternalException", "An internal error occurred.", False),
+        ("KMS.ThrottlingException", "Rate exceeded", False),
         ("SlowDown", "Please reduce your request rate.", False),
     ],
 )
 def test_a_refusal_concerns_the_object_or_the_queue(
     world: World, monkeypatch: pytest.MonkeyPatch, code: str, message: str, unreadable: bool
 ) -> None:
-    def refuse(**_: Any) -> None:
-        raise ClientError({"Error": {"Code": code, "Message": message}}, "GetObject")
+    status = {"HTTPStatusCode": 500 if "Internal" in code else 403}
+    refused = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": status}
+    keys = {ENDED, ASSIGN}
+    get = world.bucket.get_object
+
+    def refuse(*, Bucket: str, Key: str) -> Any:  # noqa: N803
+        if Key in keys:
+            raise ClientError(refused, "GetObject")  # type: ignore[arg-type]
+        return get(Bucket=Bucket, Key=Key)
 
     monkeypatch.setattr(world.bucket, "get_object", refuse)
+    world.agent.beat()
     if unreadable:
         assert world.queue.describe(world.member) is None
     else:
         with pytest.raises(Unavailable):
             world.queue.describe(world.member)
+    if code == "InvalidRequest":
+        return
+    keys.add(ALIVE)  # the queue itself has lost the key, so nothing is known of the member
+    for read in (lambda: world.queue.describe(world.member), lambda: world.queue.heard_of(world.carrier)):
+        with pytest.raises(Unavailable):
+            read()
 
 
 # --- events ------------------------------------------------------------------------------------------

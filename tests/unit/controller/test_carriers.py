@@ -352,6 +352,24 @@ def test_a_carrier_that_is_refused_for_good_fails_the_member_whose_request_it_ha
     assert (queue.state("m1"), creates(queue)) == ("running", 2), "it has a carrier of its own"
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ValidationException: Value at 'resourceConfig.instanceType' failed to satisfy constraint",
+        "ValidationException: No S3 objects found under s3://work/carrier-agents/abc",
+        "ValidationException: s3://work/carriers-output cannot be written",
+    ],
+)
+def test_no_member_fails_for_fields_that_the_pool_or_the_queue_has_written(queue: Harness, message: str) -> None:
+    queue.training.script = [(LaunchResult.REFUSED, message)]
+    queue.submissions.submit(member_request("m0"), OWNER)
+    queue.wake()
+    assert queue.state("m0") == "pending"
+    assert message in (queue.job("m0").reason or "")
+    queue.tick(60)
+    assert queue.state("m0") == "running"
+
+
 def test_a_member_that_ran_once_is_not_failed_by_a_refused_carrier(queue: Harness) -> None:
     submit(queue, "m0")
     queue.training.script = [(LaunchResult.REFUSED, "ValidationException: no such role")]

@@ -131,11 +131,23 @@ def test_a_training_plan_of_a_pool_for_other_jobs_of_the_project(interactive: st
 
 
 @pytest.mark.parametrize(
-    ("address", "status"), [("s3://data/team-a", 403), ("s3://data", 403), ("s3://data/team-a/ckpt/own", 202)]
+    ("address", "status"),
+    [
+        ("s3://data/team-a", 403),
+        ("s3://data", 403),
+        ("s3://data/team-a/ckpt/own", 202),
+        ("s3://runs/job1", 202),
+        ("s3://runs", 403),
+        ("s3://more/checkpoints/job1", 202),
+        ("s3://more/checkpoints", 403),
+    ],
 )
 def test_no_claim_includes_a_folder_for_all_jobs_of_a_project(address: str, status: int) -> None:
     api = Api()
-    projects = [{"name": "default"}, {"name": "vision", "buckets": ["data/team-*/ckpt"]}]
+    projects = [
+        {"name": "default"},
+        {"name": "vision", "buckets": ["data/team-*/ckpt", "runs/*", "more/checkpoints/*"]},
+    ]
     policy = {"pools": POLICY["pools"], "projects": projects}
     assert api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), caller=ADMIN)[0] == 200
     tags = [{"Key": "project", "Value": "default"}]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
+MOST_LINKS = 3  # links to folders on the way to a file
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -140,19 +141,23 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
 
 
-def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
+def _files_below(
+    folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = (), links: int = 0
+) -> Iterator[Path]:
     """Yield the files in a folder, also those behind links. Add paths that cannot be read to ``left_out``.
 
-    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles.
+    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. ``links`` is the
+    number of links on the way: beyond MOST_LINKS, folders that link to one another would be uploaded many times.
     """
     try:
         real = folder.resolve()
-        if real in above:
-            left_out.append((folder, "a link to a folder that contains it"))
+        links += folder.is_symlink()
+        if real in above or links > MOST_LINKS:
+            left_out.append((folder, "a link to a folder that contains it" if real in above else "a link behind links"))
             return
-        for path in folder.iterdir():
+        for path in sorted(folder.iterdir()):
             if path.is_dir():
-                yield from _files_below(path, left_out, (*above, real))
+                yield from _files_below(path, left_out, (*above, real), links)
             elif path.is_file():
                 yield path
             elif not path.exists():

@@ -110,13 +110,16 @@ def _gpus(text: str) -> float:
 
 
 def _later(time: Union[str, datetime]) -> str:
-    """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` means two hours from now. Raises InvalidOption."""
+    """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` means two hours from now. Raises InvalidOption.
+
+    A text without a zone is in UTC; a datetime without a zone is local time, as in Python.
+    """
     if isinstance(time, str) and _RELATIVE.fullmatch(time.strip()):
         time = datetime.now(timezone.utc) + timedelta(seconds=min(seconds(time), _TEN_YEARS))
     try:
         if isinstance(time, str):
-            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip()))
-        time = in_utc(time)
+            time = in_utc(datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip())))
+        time = time.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{time!r} is not a time: write 2026-11-28, 2026-11-28T18:00 (UTC), or 90m, 2h or 3d from now."

@@ -151,8 +151,8 @@ class Session:
             if self._output:
                 copying.start()
             ended_by_itself = self._wait(process, is_attempt_running)
-            if self._output:  # a slow reader of the output, such as a pager, can hold up the copying for long
-                copying.join(None if ended_by_itself else _TO_END_SECONDS)
+        if self._output:  # a slow reader of the output, such as a pager, can hold up the copying until Ctrl-C
+            copying.join(None if ended_by_itself else _TO_END_SECONDS)
         return self._output.status if self._output else process.returncode
 
     def _wait(self, process: subprocess.Popen[bytes], is_attempt_running: Callable[[], bool]) -> bool:
