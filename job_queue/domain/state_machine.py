@@ -209,11 +209,10 @@ def record_refusal(
         )
     if backoffs and not _is_pool_at_fault(backoffs):
         return _back_off(job, now, message, job.attempt, backoffs)
-    if backoffs:  # refusals of a pool together count once: an admin can repair the pool at any time
-        counted = {"refusals": max(1, job.refusals), "refused": job.refused_until(now)}
-        return _back_off(job, now, message, job.attempt, backoffs, **counted)
+    # Refusals for fields of the pool together count once: an admin can repair the pool at any time.
+    refusals = max(1, job.refusals) if backoffs else max(job.refusals + 1, MANY_REFUSALS * lasting)
     changes: dict[str, Any] = {
-        "refusals": max(job.refusals + 1, MANY_REFUSALS * lasting),
+        "refusals": refusals,
         "refused": job.refused_until(now),
         "infra_check": job.infra_check and not without_check,
     }

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser import browsing, page_of, smq_ui
-from tests.client.ui.sample_queue import sample_queue
+from tests.client.ui.sample_queue import SampleQueue, sample_queue
 from tests.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.thorough
-def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> None:
+@contextmanager
+def page_beside_a_queue(waiting: int, folder: Path) -> Iterator[tuple[SampleQueue, Page, str]]:
+    """Yield a queue, a page that is still empty, and the address of the page's server."""
     with (
-        sample_queue(3) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
+        sample_queue(waiting) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, folder / "log") as served,
         browsing() as browser,
         page_of(browser, served) as page,
     ):
+        yield queue, page, served.address
+
+
+@pytest.mark.thorough
+def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> None:
+    with page_beside_a_queue(3, tmp_path) as (queue, page, address):
         job = queue.waiting[0]
         job["owner"] = queue.answer("GET", "/prod/whoami")[1]["owner"]  # who may hold it
-        page.goto(served.address)
+        page.goto(address)
         page.get_by_role("heading", name="Fleet").wait_for()
         page.get_by_role("link", name="Queue", exact=True).click()
         row = page.locator(f'.ag-row[row-id="{job["job"]}"]')
@@ -45,13 +57,8 @@ def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> No
 
 @pytest.mark.thorough
 def test_the_name_of_downloaded_usage_has_the_date_of_the_shown_sums(tmp_path: Path) -> None:
-    with (
-        sample_queue(1) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
-        browsing() as browser,
-        page_of(browser, served) as page,
-    ):
-        page.goto(served.address)
+    with page_beside_a_queue(1, tmp_path) as (queue, page, address):
+        page.goto(address)
         page.get_by_role("link", name="Usage", exact=True).click()
         told = page.get_by_text(re.compile(r"Attempts that have ended since \d{4}-\d\d-01"))
         told.wait_for()
@@ -67,13 +74,8 @@ def test_the_name_of_downloaded_usage_has_the_date_of_the_shown_sums(tmp_path: P
 
 @pytest.mark.thorough
 def test_a_late_answer_does_not_replace_the_usage_of_a_later_request(tmp_path: Path) -> None:
-    with (
-        sample_queue(1) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
-        browsing() as browser,
-        page_of(browser, served) as page,
-    ):
-        page.goto(served.address)
+    with page_beside_a_queue(1, tmp_path) as (queue, page, address):
+        page.goto(address)
         page.get_by_role("heading", name="Fleet").wait_for()
         answer, asked, release = queue.answer, list[str](), Event()
 

@@ -120,7 +120,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         raise InvalidOption(f"There is no file or folder {source} here.")
     if source.is_dir():
         left_out: list[tuple[object, str]] = []
-        paths = sorted(_files_below(source, left_out))
+        paths = list(_files_below(source, left_out))
         print_left_out(left_out, "uploaded")
         to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
     else:
@@ -144,7 +144,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 def _files_below(
     folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = (), links: int = 0
 ) -> Iterator[Path]:
-    """Yield the files in a folder, also those behind links. Add paths that cannot be read to ``left_out``.
+    """Yield the files in a folder, sorted, also those behind links. Add paths that cannot be read to ``left_out``.
 
     ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. ``links`` is the
     number of links on the way: beyond MOST_LINKS, folders that link to one another would be uploaded many times.

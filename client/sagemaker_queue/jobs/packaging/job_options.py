@@ -119,7 +119,8 @@ def _later(time: Union[str, datetime]) -> str:
     try:
         if isinstance(time, str):
             time = in_utc(datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip())))
-        time = time.astimezone(timezone.utc)
+        else:
+            time = time.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{time!r} is not a time: write 2026-11-28, 2026-11-28T18:00 (UTC), or 90m, 2h or 3d from now."
