@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from local_cloud.ports import free_ports
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = Path(__file__).with_suffix(".xml")
 JARS = ROOT / "build/dynamodb-local"
@@ -53,9 +55,7 @@ def fetched() -> bool:
 @contextmanager
 def serving() -> Iterator[str]:
     """Run DynamoDB Local while the block runs; yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports()
     options = ["-disableTelemetry", "-inMemory", "-port", str(port)]
     log = JARS / "server.log"
     with log.open("w") as output:

@@ -109,6 +109,10 @@ class System:
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
 
+    def wait_training(self, name: str) -> None:
+        """Wait until the container of a job runs. No event follows before the job ends, so its row stays the same."""
+        self.wait(f"{name} to train", lambda: self.job(name).secondary_status == "Training")
+
     @contextmanager
     def frozen(self, attempt: str, line: str, instances: int = 1) -> Iterator[None]:
         """Suspend a training job once each of its instances has written a line that begins so; resume it at the end."""

@@ -55,8 +55,8 @@ class Watched(System):
         owner, admin = (queue_of(cloud, self.sessions[name]) for name in ("owner", "admin"))
         owner.submit(self.tagged("runs", "vision"))
         admin.submit(self.tagged("theirs", "ops"))
-        self.wait_state("runs", "running")
-        self.wait_state("theirs", "running")
+        self.wait_training("runs")
+        self.wait_training("theirs")
         for name in OWN_JOBS[1:]:
             owner.submit(self.tagged(name, "vision", instances=2), preflight=False)
         owner.change("held", held=True)

@@ -9,7 +9,6 @@ AWS's documentation describes. botocore's model of the service checks the answer
 import io
 import json
 import re
-import socket
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from local_cloud.aws.deployment import BUCKET, expanded
 from local_cloud.aws.stack import PROJECT
+from local_cloud.ports import free_ports
 from tests.system.conftest import FOREVER, WAIT, System
 from tests.waiting import until
 
@@ -317,8 +317,7 @@ def unreachable_queue(steps: Steps) -> Iterator[None]:
     """Give the function an address at which no server listens."""
     function = steps.outputs["FunctionName"]
     variables = steps.functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_ports()}"
     other = {"Variables": {**variables, "QUEUE_URL": address}}
     steps.functions.update_function_configuration(FunctionName=function, Environment=other)
     try:

@@ -40,7 +40,7 @@ class Attacked(System):
         self.signature = self.signature_of(cloud.boto_session())
         self._tables = cloud.client("dynamodb")
         self.submit("adas", LONG)
-        self.wait_state("adas", "running")
+        self.wait_training("adas")
         for name in ("cancelled", "changed"):
             self.queue.submit(self.request(name, "pass", instances=2), preflight=False)
 

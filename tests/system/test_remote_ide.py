@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import requests
 
+from local_cloud.ports import free_ports
 from tests.client.conftest import ROOT
 from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
 from tests.system.sshd_stand_in import __file__ as stand_in
-from tests.system.test_shell import Person, free_port
+from tests.system.test_shell import Person
 from tests.waiting import PATIENCE, until
 
 pytestmark = [
@@ -89,7 +90,7 @@ def submit(person: Person, editor: Editor, inside: int, *options: str) -> None:
 
 
 def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
-    inside, outside, site, shown = (free_port() for _ in range(4))
+    inside, outside, site, shown = (free_ports() for _ in range(4))
     (person.folder / "train.py").write_text("print('from the job')")
     editor = Editor(person, outside, "lab")
     submit(person, editor, inside, "--env", "COLOUR=b'l u\"e")
@@ -130,7 +131,7 @@ def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
 def test_after_a_preemption_the_port_leads_to_the_next_attempt_which_has_another_key(
     system: System, person: Person
 ) -> None:
-    inside, outside = free_port(), free_port()
+    inside, outside = free_ports(), free_ports()
     editor = Editor(person, outside, "moved-lab")
     submit(person, editor, inside, "--tag", "preemptible=true", "--checkpoint")
     with person.terminal("shell", "moved-lab", "--forward", f"{inside}:{outside}") as terminal:

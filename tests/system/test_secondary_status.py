@@ -15,7 +15,7 @@ NEVER = 86_400.0  # seconds of provisioning, which no test waits for
 def test_a_running_job_reports_the_stages_that_sagemaker_reports(system: System, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     system.run("job", WAIT.format(file=str(gate)))
-    system.wait("the job to train", lambda: system.job("job").secondary_status == "Training")
+    system.wait_training("job")
     job = system.job("job")
     assert job.started
     assert job.secondary_status_since

@@ -14,6 +14,7 @@ import pytest
 import requests
 from botocore.exceptions import ClientError
 
+from local_cloud.ports import free_ports
 from tests.client.conftest import ROOT
 from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
@@ -82,11 +83,6 @@ def sessions_of(terminal: Terminal) -> int:
     return terminal.written.count(ENTERED.encode())
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def test_a_shell_opens_in_the_job_and_leaves_it_alone(system: System, person: Person) -> None:
     (person.folder / "here.txt").write_text("brought along")
     with person.terminal("submit", "--interactive", "--name", "lab", "--env", "COLOUR=b'l u\"e") as terminal:
@@ -121,7 +117,7 @@ def test_a_shell_opens_in_the_job_and_leaves_it_alone(system: System, person: Pe
 
 
 def test_a_port_of_the_job_is_a_port_here(person: Person) -> None:
-    inside, outside = free_port(), free_port()
+    inside, outside = free_ports(), free_ports()
     server = f"from http.server import *; HTTPServer(('127.0.0.1', {inside}), SimpleHTTPRequestHandler).serve_forever()"
     (person.folder / "answer.txt").write_text("from the job")
     person.smq("submit", "--interactive", "--name", "jupyter", "--", "python", "-c", server)

@@ -3,7 +3,6 @@
 import logging
 import queue
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from local_cloud.faults.injection import Faults
+from local_cloud.ports import free_ports
 from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan
 from local_cloud.sagemaker.job_processes import failures, staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
@@ -240,7 +240,7 @@ class JobRunner:
             request=self._job.request,
             groups=self._job.groups,
             folder=self._folder,
-            master_port=_free_port(),
+            master_port=free_ports(2) + 1,  # a job of `smq` also listens at the port before it
             mounted=self._machine.mounted,
             base_environment={**self._machine.environment, **plan, MARK: str(self._folder)},
         )
@@ -313,10 +313,3 @@ class JobRunner:
         if self._job.plan:
             self._job.plan.give_back(self._job.name)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from local_cloud.ports import free_ports
 from sagemaker_queue.jobs.packaging.command import entry_point
 from sagemaker_queue.jobs.packaging.container import run
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
@@ -214,9 +215,7 @@ def test_mpirun_is_given_all_hosts_and_the_environment(container: Container) -> 
 
 
 def test_mpirun_starts_when_all_hosts_can_be_reached_and_they_end_with_it(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_ports())
     hosts = ["algo-1", "algo-2", "algo-3"]
     containers = [Container(tmp_path / host, hosts, host) for host in hosts]
     for one in containers:
@@ -424,8 +423,7 @@ def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Contai
 @pytest.fixture
 def first_host(tmp_path: Path) -> Container:
     """Return the first of three hosts. The test plays the other hosts."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1] + 1
+    port = free_ports(2) + 1
     container = Container(tmp_path / "ml", ["algo-1", "algo-2", "algo-3"], "algo-1")
     container.environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     return container
@@ -520,8 +518,7 @@ def test_it_is_kept_while_somebody_has_a_session(
 def test_several_hosts_are_kept_while_one_has_a_session(
     tmp_path: Path, session: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1] + 1
+    port = free_ports(2) + 1
     hosts = ["algo-1", "algo-2"]
     containers = [Container(tmp_path / host, hosts, host) for host in hosts]
     for one, host in zip(containers, hosts):

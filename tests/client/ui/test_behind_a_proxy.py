@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
 
+from local_cloud.ports import free_ports
 from tests.browser import browsing, page_of, printing_ui
 from tests.client.ui.sample_queue import sample_queue
 
@@ -88,15 +88,9 @@ def proxy(target: str, port: int) -> Iterator[str]:
         loop.close()
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @pytest.mark.thorough
 def test_it_is_there_with_all_that_it_loads(tmp_path: Path) -> None:
-    own, port = free_port(), free_port()
+    own, port = free_ports(), free_ports()
     outside = f"http://localhost:{port}{PREFIX}/"
     options = ("--port", str(own), "--address", outside.rstrip("/"))
     with (

@@ -4,7 +4,6 @@ The calls reach a server on this machine, so that requests and errors are botoco
 """
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +24,7 @@ from job_queue.adapters.sites.clients import (
 )
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Site
+from local_cloud.ports import free_ports
 from tests.jobs import a_request
 
 ROLE = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
@@ -179,18 +179,11 @@ def test_a_site_without_a_valid_certificate_is_paused(monkeypatch: pytest.Monkey
 def test_a_proxy_that_fails_is_no_proof_that_a_call_was_not_sent(monkeypatch: pytest.MonkeyPatch, aws: Aws) -> None:
     # botocore gives the same error for a connection that a proxy closes after it has passed the call on.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sagemaker.example")
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_ports()}")
     api = training(SiteClients("", Clock()), OHIO)
     result, message = api.create(a_request())
     assert result is LaunchResult.UNKNOWN and "proxy" in message
     assert api.create(a_request("job2"))[0] is LaunchResult.UNREACHABLE
-
-
-def unused_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def test_the_pause_of_one_site_is_none_of_another(aws: Aws) -> None:
