@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from job_queue.adapters.lookups.training_logs import LOG_GROUP, is_missing, stream_pattern
 from job_queue.carrier_agent.mailbox import CARRIER, KEY_WORDS
 from job_queue.domain.errors import Unavailable
 
@@ -11,10 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
 MOST_PAGES = 10  # pages that one look-up reads at most; a page can be empty
-
-_MISSING = "ResourceNotFoundException"
 
 
 class AgentLog:
@@ -28,10 +26,10 @@ class AgentLog:
 
         :raises Unavailable: CloudWatch Logs gave no usable answer.
         """
-        before, stream = f"{CARRIER}| ", f"{carrier}/"
+        before, stream = f"{CARRIER}| ", stream_pattern(carrier)
         request: FilterLogEventsRequestTypeDef = {
             "logGroupName": LOG_GROUP,
-            "logStreamNamePrefix": stream,
+            "logStreamNamePrefix": f"{carrier}/",
             "filterPattern": f'"{before}{KEY_WORDS}"',
         }
         found: set[str] = set()
@@ -39,10 +37,10 @@ class AgentLog:
             try:
                 page = self._client.filter_log_events(**request)
             except (ClientError, BotoCoreError) as error:
-                if isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING:
-                    break  # the log group does not exist before the first training job writes to it
+                if is_missing(error):
+                    break
                 raise Unavailable(f"the log of {carrier} cannot be read: {error}") from error
-            events = (event for event in page["events"] if event.get("logStreamName", "").startswith(stream))
+            events = (event for event in page["events"] if stream.match(event.get("logStreamName", "")))
             lines = (event.get("message", "").rstrip() for event in events)
             found.update(line.removeprefix(before) for line in lines if line.startswith(before + KEY_WORDS))
             if not (token := page.get("nextToken")):

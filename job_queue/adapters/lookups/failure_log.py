@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from job_queue.adapters.carriers.agent_log import LOG_GROUP
+from job_queue.adapters.lookups.training_logs import LOG_GROUP, is_missing, stream_pattern
 from job_queue.adapters.telemetry import log
 from job_queue.domain.failures import LoggedLine
 from job_queue.domain.fleet.sites import Site
@@ -21,8 +21,6 @@ MOST_CALLS = 4  # a call returns at most 1 MB
 SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is recorded only afterwards
 MOST_LINES = 2000
 MOST_CHARACTERS = 2000  # of a line
-
-_MISSING = "ResourceNotFoundException"
 
 
 class FailureLog:
@@ -58,8 +56,7 @@ class FailureLog:
                 self._read(client, attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
                 found = latest or found
         except (BotoCoreError, ClientError) as error:
-            missing = isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING
-            if not missing:  # the log group does not exist before the first training job writes to it
+            if not is_missing(error):
                 log.warning("log of a failed attempt not read", attempt=attempt, why=str(error))
         return sorted(found, key=lambda line: line.at)
 
@@ -78,10 +75,10 @@ class FailureLog:
     ) -> str | None:
         """Add the lines since a time to `found`. Return the token of the next page; None if there are no more lines."""
         own = f"{attempt}| " if carrier else ""
-        stream = f"{carrier or attempt}/"
+        stream = stream_pattern(carrier or attempt)
         request: FilterLogEventsRequestTypeDef = {
             "logGroupName": LOG_GROUP,
-            "logStreamNamePrefix": stream,
+            "logStreamNamePrefix": f"{carrier or attempt}/",
             "startTime": max(0, int(since * 1000)),
         }
         if own:
@@ -90,7 +87,7 @@ class FailureLog:
             page = client.filter_log_events(**request)
             for event in page["events"]:
                 name, message = event.get("logStreamName", ""), event.get("message", "")
-                if name.startswith(stream) and message.startswith(own):
+                if stream.match(name) and message.startswith(own):
                     text = message.removeprefix(own)[:MOST_CHARACTERS].rstrip("\r\n")
                     found.append(LoggedLine(name, event.get("timestamp", 0), text))
             if not (token := page.get("nextToken")):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from job_queue.adapters.carriers.agent_log import LOG_GROUP
+from job_queue.adapters.lookups.training_logs import LOG_GROUP, is_missing, stream_pattern
 from job_queue.domain.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 MOST_PAGES = 5  # pages of one request; a page can be empty although more pages follow
+LINES_OF_PAGE = 100  # more than one, because the lines of the SSM Agent do not count
 EARLY_SECONDS = 3600.0  # tolerance for clocks: lines with an earlier time are not those of the attempt
-
-_MISSING = "ResourceNotFoundException"
 
 
 class LogActivity:
@@ -45,20 +44,21 @@ class LogActivity:
         return False if self._has_line(training_job, started - EARLY_SECONDS) else None
 
     def _has_line(self, training_job: str, since: float) -> bool | None:
+        stream = stream_pattern(training_job)
         request: FilterLogEventsRequestTypeDef = {
             "logGroupName": LOG_GROUP,
             "logStreamNamePrefix": f"{training_job}/",
             "startTime": round(1000 * since),
-            "limit": 1,
+            "limit": LINES_OF_PAGE,
         }
         for _ in range(MOST_PAGES):
             try:
                 page = self._client.filter_log_events(**request)
             except (ClientError, BotoCoreError) as error:
-                if isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING:
-                    return None  # the log group does not exist before the first training job writes to it
+                if is_missing(error):
+                    return None
                 raise Unavailable(f"the log of {training_job} cannot be read: {error}") from error
-            if page["events"]:
+            if any(stream.match(event.get("logStreamName", "")) for event in page["events"]):
                 return True
             if not (token := page.get("nextToken")):
                 return False

@@ -9,7 +9,8 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
-from job_queue.adapters.carriers.agent_log import LOG_GROUP, MOST_PAGES, AgentLog
+from job_queue.adapters.carriers.agent_log import MOST_PAGES, AgentLog
+from job_queue.adapters.lookups.training_logs import LOG_GROUP
 from job_queue.carrier_agent.mailbox import key_line
 from job_queue.domain.errors import Unavailable
 
@@ -48,11 +49,19 @@ def test_no_other_line_names_a_key(logs: Any, before: str) -> None:
     assert AgentLog(logs).key_lines(CARRIER) == frozenset()
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("end", ["algo-1-1764000000/ssm", "algo-1-1764000000\n", "algo-1", "x/algo-1-1", "algo-1-١"])
+def test_no_other_stream_names_a_key(end: str) -> None:
+    pages: Any = Pages([f"carrier| {key_line('a')}"], stream=f"{CARRIER}/{end}")
+    assert AgentLog(pages).key_lines(CARRIER) == frozenset()
+
+
 class Pages:
     """A log that needs many pages, as CloudWatch Logs gives them while it searches."""
 
-    def __init__(self, *pages: list[str]) -> None:
+    def __init__(self, *pages: list[str], stream: str = f"{CARRIER}/algo-1-1") -> None:
         self._pages = pages
+        self._stream = stream
         self.asked = 0
 
     def filter_log_events(self, **request: Any) -> dict[str, Any]:
@@ -60,7 +69,7 @@ class Pages:
         lines = self._pages[self.asked] if self.asked < len(self._pages) else []
         self.asked += 1
         return {
-            "events": [{"message": line, "logStreamName": f"{CARRIER}/algo-1-1"} for line in lines],
+            "events": [{"message": line, "logStreamName": self._stream} for line in lines],
             "nextToken": str(self.asked),
         }
 

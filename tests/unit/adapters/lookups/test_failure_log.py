@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from job_queue.adapters.carriers.agent_log import LOG_GROUP
 from job_queue.adapters.lookups.failure_log import FEW_SECONDS, LAST_SECONDS, MOST_CALLS, MOST_CHARACTERS, FailureLog
+from job_queue.adapters.lookups.training_logs import LOG_GROUP
 
 NOW = time.time()
 
@@ -42,6 +42,7 @@ def test_the_last_lines_of_all_instances_are_read(logs: Any) -> None:
     write(logs, "a-qstamp-1/algo-1-17", (-LAST_SECONDS - 5, "old"), (-2, "first\n"), (-1, "x" * 9000))
     write(logs, "a-qstamp-1/algo-2-17", (-1.5, "second"))
     write(logs, "a-qstamp-10/algo-1-17", (-1, "of another attempt"))
+    write(logs, "a-qstamp-1/algo-1-17/ssm", (-1, "of the agent for shells"))
     assert read(logs, "a-qstamp-1") == [
         ("a-qstamp-1/algo-1-17", "first"),
         ("a-qstamp-1/algo-2-17", "second"),

@@ -6,13 +6,14 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from job_queue.adapters.carriers.agent_log import LOG_GROUP
-from job_queue.adapters.lookups.log_activity import EARLY_SECONDS, MOST_PAGES, LogActivity
+from job_queue.adapters.lookups.log_activity import EARLY_SECONDS, LINES_OF_PAGE, MOST_PAGES, LogActivity
+from job_queue.adapters.lookups.training_logs import LOG_GROUP
 from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
 
 STARTED, SINCE = NOW - 7200, NOW - 1800
-LINE: dict[str, Any] = {"events": [{"message": "."}]}
+LINE: dict[str, Any] = {"events": [{"message": ".", "logStreamName": "a-qstamp-1/algo-1-1764000000"}]}
+SSM: dict[str, Any] = {"events": [{"message": ".", "logStreamName": "a-qstamp-1/algo-1-1764000000/ssm"}]}
 NONE: dict[str, Any] = {"events": []}
 MORE: dict[str, Any] = {"events": [], "nextToken": "more"}
 
@@ -40,6 +41,9 @@ def look(*answers: dict[str, Any]) -> tuple[bool | None, list[dict[str, Any]]]:
         ((NONE, NONE), None),  # no line at all: the log may be late
         ((MORE,) * MOST_PAGES, None),
         ((NONE, *(MORE,) * MOST_PAGES), None),
+        ((SSM, LINE), False),  # the agent of a shell writes also if the job hangs
+        ((SSM, SSM), None),
+        (({**SSM, "nextToken": "more"}, LINE), True),
     ],
 )
 def test_silence_needs_an_earlier_line_and_an_end_of_the_pages(
@@ -48,9 +52,9 @@ def test_silence_needs_an_earlier_line_and_an_end_of_the_pages(
     assert look(*answers)[0] is expected
 
 
-def test_the_requests_read_one_line_of_the_attempts_own_streams() -> None:
+def test_the_requests_read_few_lines_of_the_attempts_own_streams() -> None:
     _, (recent, first) = look(NONE, LINE)
-    common = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": "a-qstamp-1/", "limit": 1}
+    common = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": "a-qstamp-1/", "limit": LINES_OF_PAGE}
     assert recent == {**common, "startTime": 1000 * SINCE}
     assert first == {**common, "startTime": 1000 * (STARTED - EARLY_SECONDS)}
 
