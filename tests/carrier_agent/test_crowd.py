@@ -12,11 +12,13 @@ from tests.waiting import until
 
 MEMBERS = 60
 
-# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so.
+# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so. Each of the two is
+# written whole and once, also if a stop arrives meanwhile: then the script and its children ignore SIGTERM.
 SCRIPT = """
 note() {{ for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do echo $1 $gpu {tenths} {name} >> {book}; done; }}
-trap 'note end; trap - EXIT; exit 0' TERM; trap 'note end' EXIT
+trap '' TERM
 note begin
+trap "trap - EXIT; note end; exit 0" TERM; trap "trap '' TERM; note end" EXIT
 sleep {seconds}
 """
 

@@ -16,7 +16,7 @@ from local_cloud.user_errors import LocalCloudError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator
 from tests.local_cloud.test_stack import probe_project
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 # Says which process it is, and works for longer than a process lives that is to die.
 WORKER = """
@@ -161,7 +161,10 @@ def test_a_job_without_a_limit_to_its_waiting_does_not_wait_too_long(make_emulat
     assert faults.counts == {"pending": 0}
 
 
-def test_a_job_that_waits_for_instances_can_be_stopped(make_emulator: MakeEmulator) -> None:
+def test_a_job_that_waits_for_instances_can_be_stopped(
+    make_emulator: MakeEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("local_cloud.sagemaker.job_processes.runner.PENDING", PATIENCE)
     emulator = make_emulator(faults=begun(capacity=1.0))
     emulator.create("unlucky")
     emulator.stop("unlucky")
@@ -245,7 +248,7 @@ def test_a_job_that_hangs_writes_nothing_and_can_be_stopped(make_emulator: MakeE
     emulator = make_emulator(stop_grace=0.2)
     code = "for ((n = 0; ; n++)); do echo $n; sleep 0.1; done"
     emulator.create("hung", "bash", "-c", f"trap : TERM; setsid bash -c '{code}' & {code}")
-    emulator.says("hung", "3")
+    until(lambda: emulator.log("hung").count("3") == 2)  # both loops run
     emulator.service.strike("hung", "hang")
     until(lambda: statuses(emulator, "hung") == {psutil.STATUS_STOPPED})
     size = next(emulator.service._machine.workdir.glob("*/algo-1.log")).stat().st_size

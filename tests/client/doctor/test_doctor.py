@@ -109,7 +109,10 @@ def named(monkeypatch: pytest.MonkeyPatch, *ips: str) -> None:
 # --- all is well --------------------------------------------------------------------------------------
 
 
-def test_all_is_well(server: ScriptedServer, sts: ScriptedServer, doctor: Doctor, tmp_path: Path) -> None:
+def test_all_is_well(
+    server: ScriptedServer, sts: ScriptedServer, doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without AWS's plugin for smq shell
     configured(tmp_path, url=server.url, role=ROLE)
     server.answers(200, {})
     server.answers(200, WHO)
@@ -584,7 +587,7 @@ def _listening(context: ssl.SSLContext) -> Iterator[int]:
             with connection, suppress(OSError):
                 context.wrap_socket(connection, server_side=True)
 
-        thread = threading.Thread(target=shake_hands)
+        thread = threading.Thread(target=shake_hands, daemon=True)  # it waits for ever if nothing connects
         thread.start()
         yield listener.getsockname()[1]
         thread.join()
