@@ -218,7 +218,7 @@ class Crashes:
     def kill(self, process: subprocess.Popen[str]) -> None:
         """Kill a process without a chance to clean up, as in a power failure."""
         if process.poll() is None:
-            # First the record: whoever learns of the end of the process finds it counted.
+            # Write the record first, so that a caller that sees the end of the process finds it counted.
             with self._lock, self._record.open("a") as record:
                 record.write(".")
             process.kill()

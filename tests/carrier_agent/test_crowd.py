@@ -12,8 +12,8 @@ from tests.waiting import until
 
 MEMBERS = 60
 
-# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so. Each of the two is
-# written whole and once, also if a stop arrives meanwhile: then the script and its children ignore SIGTERM.
+# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so. A stop
+# neither cuts nor repeats a note: SIGTERM is ignored, or has arrived already, while a note is written.
 SCRIPT = """
 note() {{ for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do echo $1 $gpu {tenths} {name} >> {book}; done; }}
 trap '' TERM

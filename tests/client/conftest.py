@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        with self.server.choosing:  # who sees a request in `received` sees a script without its answer
+        with self.server.choosing:  # a request is in `received` only when its answer is no longer in the script
             answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
             self.server.received.append(Received(self.command, self.path, self.headers, body))
         if isinstance(answer, str):

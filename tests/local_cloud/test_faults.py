@@ -1,6 +1,7 @@
 """Faults on purpose: each kind does what it says, as often as it says, and the same with the same seed."""
 
 import re
+import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.faults.injection import KINDS, Chance, Faults, parse
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.user_errors import LocalCloudError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator
@@ -212,6 +214,25 @@ def test_a_test_chooses_the_time_and_the_instance(make_emulator: MakeEmulator) -
         emulator.service.strike("struck", "oom")
     with pytest.raises(ValueError, match="there is no fault 'lost' of a job that trains; known are oom, "):
         emulator.service.strike("struck", "lost")
+
+
+def test_no_fault_happens_to_a_job_that_has_ended(make_emulator: MakeEmulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the job may still run after the end of the job."""
+    end, over = EmulatedTrainingJob.end, threading.Event()
+
+    def end_and_wait(job: EmulatedTrainingJob, *arguments: Any, **options: Any) -> None:
+        end(job, *arguments, **options)
+        over.wait(PATIENCE)
+
+    monkeypatch.setattr(EmulatedTrainingJob, "end", end_and_wait)
+    emulator = make_emulator()
+    try:
+        emulator.create("ended")
+        emulator.ended("ended")
+        with pytest.raises(ValueError, match="no training job 'ended' is running"):
+            emulator.service.strike("ended", "oom")
+    finally:
+        over.set()
 
 
 @pytest.mark.thorough

@@ -82,7 +82,7 @@ def test_a_script_of_an_estimator_never_hears_of_its_stop(emulator: Emulator) ->
     emulator.says("unheard", "ready")
     tree = emulator.processes("unheard")
     pids = {process.pid for process in tree}
-    # Process ids begin anew at 1 some time, so their order says nothing.
+    # Process ids wrap around, so their order is not always the order of the starts.
     assert [process.name() for process in tree if process.ppid() not in pids] == ["bash"]
     assert len(tree) >= 3
     emulator.stop("unheard")

@@ -102,7 +102,7 @@ STARTED: list[subprocess.Popen[str]] = []  # by the test that runs
 
 @pytest.fixture(autouse=True)
 def nothing_goes_on() -> Iterator[None]:
-    """After a test, end what it started and close the pipes, also if the test has failed."""
+    """End the programs that a test has started and close their pipes, also after a failure."""
     STARTED.clear()
     yield
     for process in STARTED:
