@@ -218,9 +218,10 @@ class Crashes:
     def kill(self, process: subprocess.Popen[str]) -> None:
         """Kill a process without a chance to clean up, as in a power failure."""
         if process.poll() is None:
-            process.kill()
+            # Write the record first, so that a caller that sees the end of the process finds it counted.
             with self._lock, self._record.open("a") as record:
                 record.write(".")
+            process.kill()
 
 
 def crashing_worker(crashes: Crashes) -> type[Any]:

@@ -178,7 +178,7 @@ class TrainingService:
         if kind not in STRIKES:
             raise ValueError(f"there is no fault {kind!r} of a job that trains; known are {', '.join(STRIKES)}")
         with self._lock:
-            runners = [runner for runner in self._runners if runner.name == training_job and runner.alive]
+            runners = [runner for runner in self._runners if runner.name == training_job and not runner.job_ended]
         if not runners:
             raise ValueError(f"no training job {training_job!r} is running")
         runners[-1].strike(kind, host)

@@ -15,7 +15,7 @@ from job_queue.adapters.carriers import program
 from job_queue.carrier_agent import seal
 from job_queue.carrier_agent.mailbox import context
 from tests.mailboxes import small_key
-from tests.waiting import processes, until
+from tests.waiting import PATIENCE, processes, until
 
 BUCKET = "work"
 
@@ -80,18 +80,13 @@ class Carrier:
     def wait(self) -> int:
         """Wait until the agent ends by itself; give its exit code."""
         assert self._agent is not None
-        return self._agent.wait(300)
+        return self._agent.wait(PATIENCE)
 
     def terminate(self) -> int:
         """SIGTERM, as when SageMaker stops the job; gives the exit code."""
         assert self._agent is not None
         self._agent.terminate()
-        return self._agent.wait(300)
-
-    def exit_code(self) -> int:
-        """Wait for an agent that ends by itself; return its exit code."""
-        assert self._agent is not None
-        return self._agent.wait(60)
+        return self._agent.wait(PATIENCE)
 
     @property
     def pid(self) -> int:

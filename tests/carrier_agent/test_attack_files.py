@@ -6,7 +6,6 @@ import os
 import stat
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from job_queue.carrier_agent.transfer import Checkpoints, fetch_channel, send_pa
 from tests.carrier_agent.carrier import BUCKET, Carrier
 from tests.carrier_agent.test_members import unpacked
 from tests.carrier_agent.test_s3 import s3
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -193,7 +193,7 @@ def test_a_file_that_is_replaced_between_two_looks_is_not_read(
 
     monkeypatch.setattr(os, "stat", replaced)
     with pytest.raises(OSError) as refused:  # noqa: PT011  (of the kernel, or of the second look)
-        within(Pace(10), lambda: tree.open_file(("failure",)))
+        within(Pace(PATIENCE), lambda: tree.open_file(("failure",)))
     assert not isinstance(refused.value, LimitExceeded), "it does not wait"
 
 
@@ -261,11 +261,11 @@ def test_removing_follows_no_link_needs_few_descriptors_and_has_an_end(tree: Dir
     os.close(fd)
     with pytest.raises(LimitExceeded):
         remove(tree, "member", Pace(0).check)
-    remove(tree, "member", Pace(60).check)
+    remove(tree, "member", Pace(PATIENCE).check)
     assert not home.exists()
     assert (outside / "kept").exists()
     home.symlink_to(outside)
-    remove(tree, "member", Pace(60).check)
+    remove(tree, "member", Pace(PATIENCE).check)
     assert not home.is_symlink()
     assert (outside / "kept").exists()
 
@@ -359,11 +359,9 @@ def test_a_step_without_progress_and_a_step_after_a_stop_have_an_end(monkeypatch
 def test_saving_has_an_end(s3_url: str, tree: Directory, tmp_path: Path) -> None:
     (tmp_path / "tree" / "zeros").touch()
     os.truncate(tmp_path / "tree" / "zeros", 1 << 40)
-    begun = time.monotonic()
-    with pytest.raises(LimitExceeded, match="time"):
+    with pytest.raises(LimitExceeded, match="time"):  # without a limit, it packs for hours
         pace = Pace(1)
         within(pace, lambda: send_packed(s3(s3_url), tree, f"s3://{BUCKET}/z", str(tmp_path), 1 << 41, pace))
-    assert time.monotonic() - begun < 5
     assert [it.name for it in tmp_path.iterdir()] == ["tree"]
 
 

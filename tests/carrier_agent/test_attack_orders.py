@@ -91,8 +91,7 @@ def test_an_order_from_another_carriers_mailbox_is_not_obeyed(carrier: Carrier, 
         assert not reports(carrier)
         assert not carrier.processes(VICTIM)
     finally:
-        other.terminate()
-        other.kill()
+        other.close()
 
 
 def test_a_signed_order_that_is_encrypted_for_another_agent_fails_and_runs_nothing(carrier: Carrier) -> None:
@@ -206,10 +205,10 @@ def test_an_agent_ends_if_the_key_of_another_program_cannot_be_read(s3_url: str,
     carrier.s3.put_object(Bucket=BUCKET, Key=place, Body=b"{}", StorageClass="GLACIER")
     try:
         carrier.start()
-        assert carrier.exit_code() == 1
+        assert carrier.wait() == 1
         assert any("cannot be read" in line for line in carrier.log)
     finally:
-        carrier.kill()
+        carrier.close()
 
 
 @pytest.mark.parametrize("content", [b'{"key": "5"}', b"", b"garbage"])
@@ -218,9 +217,9 @@ def test_an_agent_ends_if_another_program_has_introduced_itself(s3_url: str, tmp
     carrier.put("out/agent.json", content)
     try:
         carrier.start()
-        assert carrier.exit_code() == 1
+        assert carrier.wait() == 1
         assert carrier.get("out/agent.json") == content
         assert carrier.keys("out/") == ["agent.json"]
         assert any("another program has introduced itself" in line for line in carrier.log)
     finally:
-        carrier.kill()
+        carrier.close()

@@ -12,11 +12,13 @@ from tests.waiting import until
 
 MEMBERS = 60
 
-# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so.
+# Writes down which GPUs it has, and that it has them no longer, in the order in which that is so. A stop
+# neither cuts nor repeats a note: SIGTERM is ignored, or has arrived already, while a note is written.
 SCRIPT = """
 note() {{ for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do echo $1 $gpu {tenths} {name} >> {book}; done; }}
-trap 'note end; trap - EXIT; exit 0' TERM; trap 'note end' EXIT
+trap '' TERM
 note begin
+trap "trap - EXIT; note end; exit 0" TERM; trap "trap '' TERM; note end" EXIT
 sleep {seconds}
 """
 

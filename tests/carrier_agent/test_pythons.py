@@ -29,7 +29,7 @@ def test_the_agent_runs_in_it(s3_url: str, tmp_path: Path, minor: int) -> None:
         assert carrier.end_of("two-qstamp-1")["status"] == "Stopped"
         assert carrier.get("saved/step") == b"1\n"
     finally:
-        carrier.kill()
+        carrier.close()
 
 
 def interpreter(version: str) -> str | None:

@@ -3,6 +3,7 @@
 import http.server
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from job_queue.carrier_agent import s3 as agent_s3
 from job_queue.carrier_agent.s3 import S3, Credentials, CredentialSource, S3Error, signed
 from tests.carrier_agent.carrier import BUCKET
 from tests.carrier_agent.conftest import KEYS
+from tests.waiting import PATIENCE
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
@@ -177,8 +179,13 @@ def test_in_aws_the_bucket_is_the_host() -> None:
         assert (secure, host) == (True, expected)
 
 
-def test_credentials_of_a_container_are_asked_for_anew_before_they_expire(tmp_path: Path) -> None:
+def test_credentials_of_a_container_are_asked_for_anew_before_they_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str | None] = []
+    urlopen = urllib.request.urlopen
+    # A second try would get other credentials.
+    monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: urlopen(request, timeout=PATIENCE))
 
     class Container(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -52,6 +52,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.script: list[Scripted | str] = []
         self.otherwise: Scripted | str = Scripted(418, b'{"message": "script is over"}')
         self.closing = threading.Event()
+        self.choosing = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -84,8 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.received.append(Received(self.command, self.path, self.headers, body))
-        answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
+        with self.server.choosing:  # a request is in `received` only when its answer is no longer in the script
+            answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
+            self.server.received.append(Received(self.command, self.path, self.headers, body))
         if isinstance(answer, str):
             if answer == "keep silent":
                 self.server.closing.wait(30)

@@ -11,6 +11,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.training_service import TrainingService
 from tests.local_cloud.emulator import BUCKET, Emulator, client
+from tests.waiting import PATIENCE
 
 MakeEmulator = Callable[..., Emulator]
 
@@ -29,9 +30,15 @@ def aws_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def emulator(aws_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    """An emulator without limits and faults; tests that share it name their jobs differently."""
+    """An emulator without limits and faults; tests that share it name their jobs differently.
+
+    A script that handles SIGTERM has all the time that it needs.
+    """
     with TrainingService(
-        aws_endpoint=aws_url, workdir=tmp_path_factory.mktemp("jobs"), deliver=lambda event: None
+        aws_endpoint=aws_url,
+        workdir=tmp_path_factory.mktemp("jobs"),
+        deliver=lambda event: None,
+        stop_grace=PATIENCE,
     ) as service:
         yield Emulator(service, aws_url)
 

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,10 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @contextmanager
-def local_cloud(folder: Path, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+def local_cloud(
+    folder: Path, *arguments: str, program: Sequence[str] = ("-m", "local_cloud"), **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """`python -m local_cloud` with private temporary folders in `folder`, not running any more afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "local_cloud", *arguments],
+        [sys.executable, *program, *arguments],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         stdin=subprocess.PIPE,
@@ -99,7 +101,7 @@ def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_
     with local_cloud(tmp_path, "exec", "--", "sh", "-c", script) as process:
         assert process.stdout
         assert process.stdout.readline() == "go\n"
-        assert len(processes_in(tmp_path)) >= 4
+        until(lambda: len(processes_in(tmp_path)) >= 4)
         process.terminate()
         assert process.communicate(timeout=PATIENCE)[0] == "caught\n"
         assert process.returncode == 9
@@ -126,9 +128,20 @@ def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         assert nothing_left(tmp_path)
 
 
+# A local cloud whose services never answer.
+STARTS_FOR_EVER = """
+import sys
+from local_cloud.__main__ import main
+from local_cloud.aws import ministack
+ministack.READY_WITHIN = float("inf")
+ministack.Ministack._is_healthy = lambda self: False
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.thorough
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
-    with local_cloud(tmp_path, "up") as process:
+    with local_cloud(tmp_path, "up", program=("-c", STARTS_FOR_EVER)) as process:
         until(lambda: list(tmp_path.glob("local-cloud-*/ministack.log")))
         process.send_signal(signal.SIGINT)
         told, complaints = process.communicate(timeout=PATIENCE)

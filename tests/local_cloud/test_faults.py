@@ -1,6 +1,7 @@
 """Faults on purpose: each kind does what it says, as often as it says, and the same with the same seed."""
 
 import re
+import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +13,12 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.faults.injection import KINDS, Chance, Faults, parse
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.user_errors import LocalCloudError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator
 from tests.local_cloud.test_stack import probe_project
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 # Says which process it is, and works for longer than a process lives that is to die.
 WORKER = """
@@ -161,7 +163,10 @@ def test_a_job_without_a_limit_to_its_waiting_does_not_wait_too_long(make_emulat
     assert faults.counts == {"pending": 0}
 
 
-def test_a_job_that_waits_for_instances_can_be_stopped(make_emulator: MakeEmulator) -> None:
+def test_a_job_that_waits_for_instances_can_be_stopped(
+    make_emulator: MakeEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("local_cloud.sagemaker.job_processes.runner.PENDING", PATIENCE)
     emulator = make_emulator(faults=begun(capacity=1.0))
     emulator.create("unlucky")
     emulator.stop("unlucky")
@@ -211,6 +216,25 @@ def test_a_test_chooses_the_time_and_the_instance(make_emulator: MakeEmulator) -
         emulator.service.strike("struck", "lost")
 
 
+def test_no_fault_happens_to_a_job_that_has_ended(make_emulator: MakeEmulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the job may still run after the end of the job."""
+    end, over = EmulatedTrainingJob.end, threading.Event()
+
+    def end_and_wait(job: EmulatedTrainingJob, *arguments: Any, **options: Any) -> None:
+        end(job, *arguments, **options)
+        over.wait(PATIENCE)
+
+    monkeypatch.setattr(EmulatedTrainingJob, "end", end_and_wait)
+    emulator = make_emulator()
+    try:
+        emulator.create("ended")
+        emulator.ended("ended")
+        with pytest.raises(ValueError, match="no training job 'ended' is running"):
+            emulator.service.strike("ended", "oom")
+    finally:
+        over.set()
+
+
 @pytest.mark.thorough
 def test_a_gpu_has_the_same_uuid_as_long_as_jobs_get_the_same_machine(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator()
@@ -245,7 +269,7 @@ def test_a_job_that_hangs_writes_nothing_and_can_be_stopped(make_emulator: MakeE
     emulator = make_emulator(stop_grace=0.2)
     code = "for ((n = 0; ; n++)); do echo $n; sleep 0.1; done"
     emulator.create("hung", "bash", "-c", f"trap : TERM; setsid bash -c '{code}' & {code}")
-    emulator.says("hung", "3")
+    until(lambda: emulator.log("hung").count("3") == 2)  # both loops run
     emulator.service.strike("hung", "hang")
     until(lambda: statuses(emulator, "hung") == {psutil.STATUS_STOPPED})
     size = next(emulator.service._machine.workdir.glob("*/algo-1.log")).stat().st_size

@@ -271,9 +271,9 @@ def training_now(emulator: Emulator) -> None:
     """A job of each kind."""
     emulator.create("preferred", "sleep", "86400", **PREFERRED)
     until(lambda: emulator.describe("preferred")["SecondaryStatus"] == "Training")
-    emulator.create("failed", "false", **config(KeepAlivePeriodInSeconds=60))
+    emulator.create("failed", "false", **config(KeepAlivePeriodInSeconds=3600))
     emulator.ended("failed")
-    emulator.create("reused", "true", **config(KeepAlivePeriodInSeconds=60))
+    emulator.create("reused", "true", **config(KeepAlivePeriodInSeconds=3600))
     emulator.ended("reused")
 
 

@@ -1,6 +1,7 @@
 """Managed warm pools (guide: train-warm-pools): when instances stay, for how long, and which job may take them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,17 +34,19 @@ def update(emulator: Emulator, name: str, seconds: int) -> None:
     emulator.sagemaker.update_training_job(TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": seconds})
 
 
-def test_a_matching_job_takes_the_instances_without_provisioning(make_emulator: MakeEmulator) -> None:
+def test_a_matching_job_takes_the_instances_without_provisioning(make_emulator: MakeEmulator, tmp_path: Path) -> None:
     """The second job would never start if it had to wait for instances."""
     emulator = make_emulator(instances={TYPE: 1}, startup_delay=0.2)
-    emulator.create("cold", "true", **kept())
+    gate = tmp_path / "gate"
+    emulator.create("cold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done", **kept())
     assert pool(emulator, "cold") == {"Status": "InUse"}
+    gate.touch()
     emulator.ended("cold")
     assert pool(emulator, "cold")["Status"] == "Available"
     assert pool(emulator, "cold")["ResourceRetainedBillableTimeInSeconds"] >= 0
 
     emulator.service._machine = _slow(emulator)
-    emulator.create("warm", "true", **kept(seconds=60))
+    emulator.create("warm", "true", **kept(seconds=1800))
     assert pool(emulator, "cold")["Status"] == "Reused"
     assert pool(emulator, "cold")["ReusedByJob"] == "warm"
     assert emulator.ended("warm")["TrainingJobStatus"] == "Completed"

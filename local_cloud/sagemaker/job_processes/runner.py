@@ -125,6 +125,11 @@ class JobRunner:
         return self._job.name
 
     @property
+    def job_ended(self) -> bool:
+        """Whether the training job has ended. The thread may still run for a moment."""
+        return self._job.ended
+
+    @property
     def alive(self) -> bool:
         """Whether the thread runs. The thread removes all processes and files before it ends."""
         return self._thread.is_alive()

@@ -22,6 +22,7 @@ import pytest
 from api_contract import VERSION
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.doctor import lines
+from sagemaker_queue.workflows.doctor import network
 from sagemaker_queue.workflows.doctor.examination import CHECKS
 from sagemaker_queue.workflows.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, failed
 from sagemaker_queue.workflows.doctor.network import Address, check_clock, check_connection, check_dns
@@ -30,6 +31,7 @@ from tests.client.samples import refused
 
 ANN = "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_research_0123456789abcdef/ann"
 ROLE = "arn:aws:iam::123456789012:role/training"
+SECONDS = network.SECONDS  # of the product; the tests have more patience
 OWN = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
 OF_ENDPOINT = "https://vpce-0123-abcd.execute-api.us-east-1.vpce.amazonaws.com/prod"
 WHO = {
@@ -109,7 +111,10 @@ def named(monkeypatch: pytest.MonkeyPatch, *ips: str) -> None:
 # --- all is well --------------------------------------------------------------------------------------
 
 
-def test_all_is_well(server: ScriptedServer, sts: ScriptedServer, doctor: Doctor, tmp_path: Path) -> None:
+def test_all_is_well(
+    server: ScriptedServer, sts: ScriptedServer, doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without AWS's plugin for smq shell
     configured(tmp_path, url=server.url, role=ROLE)
     server.answers(200, {})
     server.answers(200, WHO)
@@ -246,6 +251,7 @@ def test_a_firewall_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None
     def silent(*_: object, **__: object) -> Any:
         raise socket.timeout("timed out")
 
+    monkeypatch.setattr(network, "SECONDS", SECONDS)
     monkeypatch.setattr(socket, "create_connection", silent)
     finding = check_connection(Address.of(OWN))
     assert "does not answer within 5 s" in finding.message
@@ -584,7 +590,7 @@ def _listening(context: ssl.SSLContext) -> Iterator[int]:
             with connection, suppress(OSError):
                 context.wrap_socket(connection, server_side=True)
 
-        thread = threading.Thread(target=shake_hands)
+        thread = threading.Thread(target=shake_hands, daemon=True)  # it waits for ever if nothing connects
         thread.start()
         yield listener.getsockname()[1]
         thread.join()

@@ -18,6 +18,7 @@ from moto import mock_aws
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
 from sagemaker_queue.queue.transport import ATTEMPTS
 from tests.client.samples import refused
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from sagemaker.pytorch import PyTorch
@@ -234,7 +235,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert "pip install 'sagemaker<3'" in done.stdout
 
 

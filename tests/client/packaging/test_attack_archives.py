@@ -17,6 +17,7 @@ from sagemaker_queue.errors import StorageError
 from sagemaker_queue.jobs.packaging import archive_reader
 from sagemaker_queue.jobs.packaging.archive_reader import ArchiveBounds
 from sagemaker_queue.jobs.packaging.unpacking import unpack
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -127,7 +128,7 @@ except StorageError as error:
 
 def unpacked_with_little_memory(packed: Path, folder: Path) -> str:
     command = [sys.executable, "-c", WITH_LITTLE_MEMORY, str(packed), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert not done.stderr and not done.returncode, done.stderr
     return done.stdout
 

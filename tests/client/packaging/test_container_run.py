@@ -16,8 +16,8 @@ import struct
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -27,7 +27,7 @@ from local_cloud.ports import free_ports
 from sagemaker_queue.jobs.packaging.command import entry_point
 from sagemaker_queue.jobs.packaging.container import run
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 RUN = Path(run.__file__)
 PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)
@@ -86,25 +86,39 @@ class Container:
         return self.again()
 
     def again(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             entry_point(hashlib.sha256(self.submitted.encode()).hexdigest()),
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        STARTED.append(process)
+        return process
+
+
+STARTED: list[subprocess.Popen[str]] = []  # by the test that runs
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    """End the programs that a test has started and close their pipes, also after a failure."""
+    STARTED.clear()
+    yield
+    for process in STARTED:
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 @pytest.fixture
 def container(tmp_path: Path) -> Container:
     return Container(tmp_path / "ml", ["algo-1"], "algo-1")
-
-
-def wait(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_it_needs_no_newer_python_than_it_says() -> None:
@@ -122,7 +136,7 @@ def test_it_needs_no_newer_python_than_it_says() -> None:
 def test_several_processes_of_a_host_set_up_once(container: Container) -> None:
     files = {"compile.sh": "sleep 0.3; echo once >> ../compiled\n"}
     processes = [container.start("cat", "../compiled", files=files), *(container.again() for _ in range(3))]
-    outputs = [process.communicate(timeout=30)[0] for process in processes]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4
     assert sum("compile.sh" in output for output in outputs) == 1
     assert [output.splitlines()[-1] for output in outputs] == ["once"] * 4
@@ -133,31 +147,31 @@ def test_document_004_a_placeholder_becomes_the_path_of_the_data_also_under_a_la
     words = ["--data={data:a b}/train", "{{data:a b}}", "${data:0}", "{data:ü}"]
     places = json.dumps({"a b": "a-b", "ü": "u/ü.txt"})
     data = f"{container.root}/input/data"
-    output, _ = container.start("printf", r"%s\n", *words, places=places).communicate(timeout=30)
+    output, _ = container.start("printf", r"%s\n", *words, places=places).communicate(timeout=PATIENCE)
     assert output.splitlines()[1:] == [f"--data={data}/a-b/train", "{data:a b}", "${data:0}", f"{data}/u/ü.txt"]
-    output, _ = container.start("train", *words, places=places, launcher="mpirun").communicate(timeout=30)
+    output, _ = container.start("train", *words, places=places, launcher="mpirun").communicate(timeout=PATIENCE)
     assert output.splitlines()[-1].endswith(f"train --data={data}/a-b/train {{data:a b}} ${{data:0}} {data}/u/ü.txt")
-    output, _ = container.start("echo", *words).communicate(timeout=30)  # of a request without placeholders
+    output, _ = container.start("echo", *words).communicate(timeout=PATIENCE)  # of a request without placeholders
     assert output.splitlines()[-1] == " ".join(words)
 
 
 def test_document_004_compile_aml_sh_is_run_before_the_command(container: Container) -> None:
     files = {"compile.aml.sh": "echo compiled > built\n"}
-    output, _ = (process := container.start("cat", "built", files=files)).communicate(timeout=30)
+    output, _ = (process := container.start("cat", "built", files=files)).communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert output.splitlines() == ["[smq] sh compile.aml.sh", "[smq] cat built", "compiled"]
 
 
 def test_document_004_a_failure_of_compile_aml_sh_is_the_jobs(container: Container) -> None:
     files = {"compile.aml.sh": "exit 3\n"}
-    output, _ = (process := container.start("echo", "never", files=files)).communicate(timeout=30)
+    output, _ = (process := container.start("echo", "never", files=files)).communicate(timeout=PATIENCE)
     assert process.returncode == 3
     assert output.splitlines()[-1] == "[smq] sh compile.aml.sh ended with exit code 3: the command is not started"
 
 
 def test_of_both_scripts_compile_sh_is_run_and_the_log_says_so(container: Container) -> None:
     files = {"compile.aml.sh": "echo wrong\n", "compile.sh": "echo right\n"}
-    output, _ = (process := container.start("echo", "done", files=files)).communicate(timeout=30)
+    output, _ = (process := container.start("echo", "done", files=files)).communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert output.splitlines() == [
         "[smq] compile.aml.sh is not run: the folder has compile.sh, which takes its place",
@@ -171,7 +185,7 @@ def test_of_both_scripts_compile_sh_is_run_and_the_log_says_so(container: Contai
 def test_where_things_are_is_told(container: Container) -> None:
     names = ("SM_MODEL_DIR", "SM_CHECKPOINT_DIR", "SM_HOSTS", "SM_CURRENT_HOST", "MASTER_ADDR", "MASTER_PORT")
     container.environment["MASTER_PORT"] = "1234"
-    output, _ = container.start("env").communicate(timeout=30)
+    output, _ = container.start("env").communicate(timeout=PATIENCE)
     environment = dict(line.partition("=")[::2] for line in output.splitlines())
     root = container.root
     expected = [f"{root}/model", f"{root}/checkpoints", '["algo-1"]', "algo-1", "algo-1", "1234"]
@@ -185,9 +199,9 @@ def test_sigterm_reaches_what_runs(container: Container, step: str) -> None:
         process = container.start("sh", "-c", script)
     else:
         process = container.start("echo", "never", files={"compile.sh": script})
-    wait((container.root / "up").exists)
+    until((container.root / "up").exists)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 9
     assert output.splitlines()[-2:] == ["saving", "saved"]
     assert "never" not in output
@@ -196,9 +210,9 @@ def test_sigterm_reaches_what_runs(container: Container, step: str) -> None:
 def test_what_the_command_started_may_end_in_peace(container: Container) -> None:
     child = "trap 'sleep 0.5; touch ../saved; exit' TERM; touch ../up; while true; do sleep 0.05; done"
     process = container.start("sh", "-c", f'sh -c "{child}"; true')
-    wait((container.root / "up").exists)
+    until((container.root / "up").exists)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert process.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
     assert (container.root / "saved").exists()
     process.communicate()
 
@@ -206,7 +220,7 @@ def test_what_the_command_started_may_end_in_peace(container: Container) -> None
 def test_mpirun_is_given_all_hosts_and_the_environment(container: Container) -> None:
     container.program("mpirun", FAKE_MPIRUN)
     process = container.start("train", "--lr", "0.1", launcher="mpirun", processes="4")
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     words = output.splitlines()[-1].split()
     assert process.returncode == 6
     assert words[:7] == ["mpirun:", "--allow-run-as-root", "--host", "algo-1:4", "-np", "4", "-wdir"]
@@ -225,7 +239,7 @@ def test_mpirun_starts_when_all_hosts_can_be_reached_and_they_end_with_it(tmp_pa
     first, second, third = (
         one.start("train", launcher="mpirun", processes="8") for one in containers[:2] + [containers[2]]
     )
-    outputs = [process.communicate(timeout=30)[0] for process in (first, second, third)]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in (first, second, third)]
     assert [process.returncode for process in (first, second, third)] == [6, 6, 6]
     assert ["mpirun: " in output for output in outputs] == [True, False, False]
     assert "--host algo-1:8,algo-2:8,algo-3:8 -np 24" in outputs[0]
@@ -239,7 +253,7 @@ def test_a_host_that_waits_for_the_others_can_be_stopped(tmp_path: Path) -> None
     process = container.start("train", launcher="mpirun")
     assert process.stdout and process.stdout.readline() == "[smq] train\n"
     os.kill(process.pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM and "started" not in output
 
 
@@ -277,13 +291,13 @@ def test_a_preemption_under_torchrun_leaves_no_traceback(tmp_path: Path) -> None
     container.environment["PYTHONPATH"] = str(tmp_path / "packages")
     for word, code in (("works", 5), ("fails", 1)):
         process = container.start("python", word, launcher="torchrun", processes="1")
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=PATIENCE)
         assert (process.returncode, "ValueError: no signal" in output) == (code, word == "fails")
     process = container.start("python", "train.py", launcher="torchrun", processes="1")
     lines = iter(process.stdout or ())
     assert "started --nnodes=1\n" in lines
     os.kill(process.pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in output
 
 
@@ -346,7 +360,7 @@ def test_links_to_the_folder_itself_are_unpacked(container: Container) -> None:
     archive = archive_of(member("a", tarfile.DIRTYPE), member("a/train.py"), *links)
     (container.root / "input/data/code/source.tar.gz").write_bytes(gzip.compress(archive))
     process = container.run(["test", "-f", "here/a/self/up/a/train.py"])
-    assert "is refused" not in process.communicate(timeout=60)[0] and process.returncode == 0
+    assert "is refused" not in process.communicate(timeout=PATIENCE)[0] and process.returncode == 0
 
 
 @pytest.mark.attack
@@ -361,7 +375,7 @@ class TestForeignCode:
     def test_a_hostile_archive_is_refused_before_anything_is_written(
         self, container: Container, archive: bytes, tmp_path: Path
     ) -> None:
-        output, _ = (process := self.start(container, archive)).communicate(timeout=60)
+        output, _ = (process := self.start(container, archive)).communicate(timeout=PATIENCE)
         assert process.returncode == run.NOT_AS_SUBMITTED, output
         assert "source.tar.gz is refused" in output and "it runs" not in output and "Traceback" not in output
         left = {path.relative_to(container.root).parts[0] for path in container.root.rglob("*")}
@@ -373,18 +387,18 @@ class TestForeignCode:
         good = archive_of(member("train.py"))
         source = f"{hashlib.sha256(good).hexdigest()} {len(good)}"
         (container.root / "input/data/code/source.tar.gz").write_bytes(content)
-        output, _ = (process := container.run(["echo", "it", "runs"], source=source)).communicate(timeout=60)
+        output, _ = (process := container.run(["echo", "it", "runs"], source=source)).communicate(timeout=PATIENCE)
         assert process.returncode == run.NOT_AS_SUBMITTED and "it runs" not in output
         assert not (container.root / "work").exists()
         assert (container.root / "output/failure").read_text().startswith("source.tar.gz is refused")
 
     def test_code_without_a_digest_is_not_unpacked(self, container: Container) -> None:
-        output, _ = (process := self.start(container, archive_of(member("a")), source="")).communicate(timeout=60)
+        output, _ = (process := self.start(container, archive_of(member("a")), source="")).communicate(timeout=PATIENCE)
         assert process.returncode == run.NOT_AS_SUBMITTED and "it runs" not in output
 
     def test_an_overwritten_program_is_not_run(self, container: Container) -> None:
         (container.root / "input/data/code/run.py").write_text("print('owned')")
-        output, _ = (process := self.start(container, archive_of(member("a")))).communicate(timeout=60)
+        output, _ = (process := self.start(container, archive_of(member("a")))).communicate(timeout=PATIENCE)
         assert process.returncode == 1
         failure = "run.py differs from the submitted file: it was changed in S3, and is not run."
         assert output == f"[smq] {failure}\n"
@@ -394,7 +408,7 @@ class TestForeignCode:
         """SageMaker fetches all that is below the address."""
         for name in ("json", "hashlib", "tarfile", "sitecustomize", "usercustomize"):
             (container.root / f"input/data/code/{name}.py").write_text("print('owned')")
-        output, _ = self.start(container, archive_of(member("a"))).communicate(timeout=60)
+        output, _ = self.start(container, archive_of(member("a"))).communicate(timeout=PATIENCE)
         assert "owned" not in output and output.endswith("it runs\n")
 
     def test_an_ordinary_archive_is_unpacked(self, container: Container) -> None:
@@ -402,7 +416,7 @@ class TestForeignCode:
             *(member("deep", tarfile.DIRTYPE), member("deep/ä\u202e.txt"), member("deep/up", LINK, "../train.py")),
             *(member("train.py"), member("here", LINK, "./deep"), member("implied/folder/file")),
         )
-        self.start(container, archive).communicate(timeout=60)
+        self.start(container, archive).communicate(timeout=PATIENCE)
         work = container.root / "work"
         assert (work / "deep/up").read_text() == (work / "here/ä\u202e.txt").read_text() == "x"
         assert (work / "train.py").stat().st_mode & 0o7777 == 0o755
@@ -414,9 +428,9 @@ def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Contai
     process = container.start(
         "sh", "-c", 'test "$1" = "$(cat ä.txt)" && echo "same: $1"', "sh", "grüße", files={"ä.txt": ""}
     )
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     (container.root / "work/ä.txt").write_text("grüße")
-    output, _ = container.again().communicate(timeout=60)
+    output, _ = container.again().communicate(timeout=PATIENCE)
     assert output.splitlines()[-1] == "same: grüße"
 
 
@@ -461,7 +475,7 @@ def test_the_loss_of_a_host_does_not_change_the_exit_code_of_mpirun(first_host: 
         lose(lost)
         go.write_text("go\n")
         assert other.recv(2) == bytes([6])
-    output, _ = first.communicate(timeout=60)
+    output, _ = first.communicate(timeout=PATIENCE)
     assert (first.returncode, "Traceback" in output) == (6, False), output
 
 
@@ -472,7 +486,7 @@ def test_the_loss_of_a_host_does_not_end_an_interactive_job(first_host: Containe
     lose(connected(first, port))
     with connected(first, port):  # the lost connection has been noticed before this one is accepted
         first.terminate()
-        output, _ = first.communicate(timeout=60)
+        output, _ = first.communicate(timeout=PATIENCE)
     assert (first.returncode, "Traceback" in output) == (143, False), output
 
 
@@ -480,32 +494,35 @@ def test_the_loss_of_a_host_does_not_end_an_interactive_job(first_host: Containe
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+def session(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts what looks like a process of the SSM agent; its environment says of which job."""
     program = tmp_path / "ssm-session-worker"
     shutil.copy("/bin/sleep", program)
+    begun: list[subprocess.Popen[bytes]] = []
 
     def start(**environment: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([str(program), "1000"], env=environment)
+        begun.append(subprocess.Popen([str(program), "1000"], env=environment))
+        return begun[-1]
 
-    return start
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
 
 
 def test_it_is_kept_while_somebody_has_a_session(
     container: Container, session: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     container.environment.update(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-1")
-    others = [session(TRAINING_JOB_NAME="other"), session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-2")]
+    session(TRAINING_JOB_NAME="other")
+    session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-2")
     own = session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-1")
     kept = container.start(idle_end="0.4")
     with pytest.raises(subprocess.TimeoutExpired):
         kept.wait(timeout=3)  # more than the idle end, many times
     own.kill()
     own.wait()
-    output, _ = kept.communicate(timeout=60)
-    for other in others:
-        other.kill()
-        other.wait()
+    output, _ = kept.communicate(timeout=PATIENCE)
     assert kept.returncode == 0
     assert output.splitlines() == [
         "[smq] waiting for shells; the job ends after 0.4 s without a shell",
@@ -525,19 +542,31 @@ def test_several_hosts_are_kept_while_one_has_a_session(
         names = {"TRAINING_JOB_NAME": "lab", "SM_CURRENT_HOST": host}
         one.environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **names)
     own = session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-2")
+    # The first host has a session as well, until the second one is connected.
+    early = session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-1")
     second, first = (one.start(idle_end="6") for one in reversed(containers))
+    until(lambda: is_connected(first) or first.poll() is not None)
+    early.kill()
+    early.wait()
     with pytest.raises(subprocess.TimeoutExpired):
         first.wait(timeout=9)
     assert second.poll() is None
     own.kill()
     own.wait()
     for kept in (first, second):
-        kept.communicate(timeout=60)
+        kept.communicate(timeout=PATIENCE)
         assert kept.returncode == 0
 
 
+def is_connected(process: subprocess.Popen[str]) -> bool:
+    """Return whether a program has a connection to another one."""
+    with suppress(psutil.NoSuchProcess):
+        return any(one.raddr for one in psutil.Process(process.pid).net_connections())
+    return False
+
+
 def test_requirements_are_installed_for_a_job_without_a_command(container: Container) -> None:
-    output, _ = container.start(idle_end="0.2", files={"requirements.txt": "# none\n"}).communicate(timeout=60)
+    output, _ = container.start(idle_end="0.2", files={"requirements.txt": "# none\n"}).communicate(timeout=PATIENCE)
     assert "-m pip install" in output and output.splitlines()[-1].endswith("the job ends"), output
 
 
@@ -546,14 +575,14 @@ def test_what_is_kept_hears_the_stop(container: Container) -> None:
     assert kept.stdout is not None
     assert "waiting for shells" in kept.stdout.readline()
     kept.terminate()
-    kept.communicate(timeout=60)
+    kept.communicate(timeout=PATIENCE)
     assert kept.returncode == 143
 
 
 def test_a_shell_finds_the_variables_and_the_folder(container: Container) -> None:
     container.environment["ODD"] = 'it\'s $HOME\n"b"'
     container.environment["not-a-name"] = "x"
-    container.start("true", files={"here.txt": "here"}).communicate(timeout=60)
+    container.start("true", files={"here.txt": "here"}).communicate(timeout=PATIENCE)
     assert (container.root / "shell.env").stat().st_mode & 0o777 == 0o600
     agents = {"PATH": "/usr/bin:/bin", "SM_CHANNEL_CODE": container.environment["SM_CHANNEL_CODE"]}
     command = MarkedCommand(["sh", "-c", 'cat here.txt; printf %s "$ODD"; echo $SM_CURRENT_HOST; exit 3'])
@@ -578,7 +607,7 @@ def with_driver(container: Container, uuids: Sequence[str], code: int, command: 
         (driver / f"gpus/0000:00:1{number}.0/information").write_text(INFORMATION.format(uuid))
     container.replace('Path("/proc/driver/nvidia")', f"Path({str(driver)!r})")
     process = container.start("sh", "-c", command.format(code))
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     return out
 
@@ -609,5 +638,5 @@ def test_there_is_one_process_for_each_visible_gpu(container: Container, shown: 
     container.program("mpirun", FAKE_MPIRUN)
     if shown is not None:
         container.environment["CUDA_VISIBLE_DEVICES"] = shown
-    output, _ = container.start("train", launcher="mpirun").communicate(timeout=60)
+    output, _ = container.start("train", launcher="mpirun").communicate(timeout=PATIENCE)
     assert f" --host algo-1:{processes} -np {processes} " in output

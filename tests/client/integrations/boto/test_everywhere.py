@@ -27,6 +27,7 @@ from sagemaker_queue import ConfigError, QueueClient, boto_session, hook, instal
 from sagemaker_queue.integrations.boto import sessions
 from sagemaker_queue.integrations.boto.hooks import HANDLERS
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -319,7 +320,7 @@ class TestConcurrently:
 
     def test_forks(self, configured: ScriptedServer) -> None:
         script = [sys.executable, "-W", "ignore", "-c", FORKS]
-        done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(script, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert (done.returncode, done.stderr, sorted(done.stdout.split())) == (0, "", ["child", "parent"])
         assert len(configured.received) == 3
 
@@ -394,7 +395,7 @@ class TestHook:
         answered = threading.Event()
 
         def answer(model: Any, params: Any, context: Any, credentials: Any) -> tuple[str, Any]:
-            assert answered.wait(60)
+            assert answered.wait(PATIENCE)
             return "answer", credentials
 
         class Credentials:

@@ -29,10 +29,12 @@ def lasting_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]
             client = session.client("sagemaker", endpoint_url=f"http://{server.address}", config=once)
             proxied = Proxied(queue, sagemaker, server, client)
             sagemaker.answers(200, {})
-            assert proxied.send(proxied.signed()).status_code == 200  # now it knows where SageMaker is
-            yield proxied
-            server.shutdown()
-            thread.join()
+            try:
+                assert proxied.send(proxied.signed()).status_code == 200  # now it knows where SageMaker is
+                yield proxied
+            finally:
+                server.shutdown()
+                thread.join()
 
 
 @pytest.fixture
@@ -40,5 +42,6 @@ def proxied(lasting_proxy: Proxied) -> Iterator[Proxied]:
     for side in (lasting_proxy.queue, lasting_proxy.sagemaker):
         side.received.clear()
         side.script.clear()
+        side.always_answers(418, {"message": "script is over"})
     yield lasting_proxy
     assert not lasting_proxy.queue.script and not lasting_proxy.sagemaker.script, "not all answers were asked for"

@@ -12,6 +12,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from tests.waiting import PATIENCE
+
 if TYPE_CHECKING:
     from sagemaker_queue.integrations.proxy.server import Server
     from tests.client.conftest import Received, ScriptedServer
@@ -72,7 +74,7 @@ class Proxied:
         headers = {**dict(request.headers), **{name.replace("_", "-"): value for name, value in changed.items()}}
         with requests.Session() as session:
             session.trust_env = False
-            return session.request(request.method, request.url, data=request.data, headers=headers, timeout=60)
+            return session.request(request.method, request.url, data=request.data, headers=headers, timeout=PATIENCE)
 
     def passed_on(self) -> Received:
         """The one request that SageMaker got."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.client.integrations.boto.hooked_clients import REQUEST
 from tests.client.integrations.proxy.proxied import Proxied
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -50,7 +51,7 @@ def sent(
         *lines,
         f"Content-Length: {len(body)}",
     ]
-    with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=PATIENCE) as connection:
         connection.sendall("\r\n".join([*head, "", ""]).encode("latin-1") + body)
         with connection.makefile("rb") as answer:
             return int(answer.readline().split()[1])

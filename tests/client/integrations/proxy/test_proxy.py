@@ -21,6 +21,7 @@ from tests.client.conftest import Scripted
 from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST, WAITING, refusal, twice_run
 from tests.client.integrations.proxy.proxied import Proxied, said
 from tests.client.samples import refused
+from tests.waiting import PATIENCE, until
 
 NOT_FOUND = {"__type": "ValidationException", "message": "Requested resource not found."}
 
@@ -252,22 +253,24 @@ class TestAtOnce:
         proxied.sagemaker.keeps_silent()  # until the test has ended
         slow = threading.Thread(target=lambda: proxied.send(proxied.signed("ListModels")))
         slow.start()
-        while not proxied.sagemaker.received:  # it has asked
-            threading.Event().wait(0.01)
-        proxied.sagemaker.always_answers(200, {"Models": []})
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: proxied.send(proxied.signed("ListModels")).status_code, range(24)))
-        assert answers == [200] * 24
-        proxied.sagemaker.closing.set()
-        slow.join()
-        proxied.sagemaker.closing.clear()
+        try:
+            until(lambda: proxied.sagemaker.received)  # it has asked
+            proxied.sagemaker.always_answers(200, {"Models": []})
+            with ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(lambda _: proxied.send(proxied.signed("ListModels")).status_code, range(24)))
+            assert answers == [200] * 24
+            assert slow.is_alive()
+        finally:
+            proxied.sagemaker.closing.set()
+            slow.join()
+            proxied.sagemaker.closing.clear()
 
     def test_one_connection_many_requests(self, proxied: Proxied) -> None:
         proxied.sagemaker.always_answers(200, {"Models": []})
         request = proxied.signed("ListModels")
         lines = [f"{name}: {value}" for name, value in request.headers.items()]
         head = ["POST / HTTP/1.1", f"Host: {proxied.server.address}", *lines, "Content-Length: 2", "", "{}"]
-        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=PATIENCE) as connection:
             for _ in range(3):
                 connection.sendall("\r\n".join(head).encode())
                 received = b""

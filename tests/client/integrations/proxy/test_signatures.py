@@ -17,6 +17,7 @@ from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request
 from sagemaker_queue.integrations.proxy.server import MOST_BYTES
 from sagemaker_queue.integrations.proxy.signature import verified
 from tests.client.integrations.proxy.proxied import KEY, SECRET, Proxied, said
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -188,7 +189,7 @@ class TestWebPages:
 class TestSizes:
     def raw(self, proxied: Proxied, *headers: str, body: bytes = b"") -> tuple[int, bytes]:
         """Send headers as they are, and read what comes until the connection is closed."""
-        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=PATIENCE) as connection:
             lines = ["POST / HTTP/1.1", f"Host: {proxied.server.address}", *headers, "", ""]
             connection.sendall("\r\n".join(lines).encode() + body)
             answer = http.client.HTTPResponse(connection)
@@ -216,7 +217,7 @@ class TestSizes:
         assert self.raw(proxied, f"{name}: a", f"{name}: b")[0] == 400
 
     def test_a_body_that_never_comes(self, proxied: Proxied) -> None:
-        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", proxied.server.server_address[1]), timeout=PATIENCE) as connection:
             connection.sendall(
                 f"POST / HTTP/1.1\r\nHost: {proxied.server.address}\r\nContent-Length: 9\r\n\r\n{{".encode()
             )
