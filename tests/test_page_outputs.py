@@ -54,6 +54,25 @@ def test_an_output_without_a_command_is_an_error() -> None:
         steps("<!-- output -->\n```text\nhello\n```\n")
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "alike"),
+    [
+        ("a is running (smq logs -f a)", "a is pending: The queue has not planned since the… (smq why a)", True),
+        ("a is pending, 1st in the queue", "a is pending: The queue has not planned since the… (smq why a)", True),
+        ("a is running (smq logs -f a)", "a is starting (smq logs -f a)", True),
+        ("8 jobs submitted: 8 running", "8 jobs submitted: 7 running, 1 pending", True),
+        ("8 jobs submitted: 8 running", "7 jobs submitted: 6 running, 1 pending", False),
+        ("a is running (smq logs -f a)", "b is pending: The queue has not planned since the… (smq why b)", False),
+        ("a is running (smq logs -f a)", "a is pending: no instance is free (smq why a)", False),
+        ("a is running (smq logs -f a)", "", False),
+    ],
+)
+def test_a_job_that_is_submitted_while_another_invocation_plans_is_no_difference(
+    shown: str, printed: str, alike: bool
+) -> None:
+    assert (not difference(Shown(shown), printed)) is alike
+
+
 def test_an_output_that_is_similar_stays_as_it_is() -> None:
     assert with_outputs(PAGE, ["", PRINTED, ""]) == PAGE
 

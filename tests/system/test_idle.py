@@ -16,7 +16,10 @@ HALF_AN_HOUR = 1800.0
 
 
 def gpus_did(system: System, training_job: str, percent: float) -> None:
-    """What SageMaker would have reported of the only instance in the last 40 minutes, a figure each minute."""
+    """Report a figure of the only instance for each of the last 40 minutes, as SageMaker would have.
+
+    The next 20 minutes have figures too, because it may take minutes until the queue looks.
+    """
     system.cloud.client("cloudwatch").put_metric_data(
         Namespace="/aws/sagemaker/TrainingJobs",
         MetricData=[
@@ -27,7 +30,7 @@ def gpus_did(system: System, training_job: str, percent: float) -> None:
                 "Value": percent,
                 "Unit": "Percent",
             }
-            for minutes in range(40)
+            for minutes in range(-20, 40)
         ],
     )
 
@@ -51,7 +54,7 @@ def test_who_does_nothing_is_marked_and_makes_room_first(
     system.wait("a look at CloudWatch", lambda: system.job("held").idle_since, each_time=system.cloud.tick)
     expected = {"held": system.job("held").idle_since, "works": None}
     system.settles(lambda: {job.job: job.idle_since for job in system.queue.jobs()}, expected)
-    assert '"IdleInstances":[1.0]' in system.cloud.function_logs().replace(" ", "")
+    system.wait("the metric", lambda: '"IdleInstances":[1.0]' in system.cloud.function_logs().replace(" ", ""))
     for name, value in system.cloud.environment().items():
         monkeypatch.setenv(name, value)
     assert main(["ls", "-o", "job,activity"]) == 0

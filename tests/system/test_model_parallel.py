@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ for kind in ("plain", "queued"):
     if kind == "plain":  # what the queue does not know counts, too
         ended = session.sagemaker_client.get_waiter("training_job_completed_or_stopped")
         for name in DISTRIBUTIONS:
-            ended.wait(TrainingJobName=name, WaiterConfig={"Delay": 1})
+            ended.wait(TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 900})
 """
 WAIT = 'import time; print("begins", flush=True); time.sleep(86400)'
 
@@ -78,10 +80,10 @@ def start(system: System, folder: Path, *command: str) -> "subprocess.Popen[str]
     )
 
 
-def run(system: System, folder: Path, *command: str) -> str:
-    output, _ = (program := start(system, folder, *command)).communicate(timeout=PATIENCE)
+def end(program: "subprocess.Popen[str]") -> None:
+    """Wait until a program has ended well."""
+    output, _ = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, output[-3000:]
-    return output
 
 
 def described(system: System, attempt: str) -> dict[str, Any]:
@@ -92,7 +94,8 @@ def described(system: System, attempt: str) -> dict[str, Any]:
 def test_hyperparameters_arrive_untouched_and_a_gang_leaves_and_returns_whole(system: System, tmp_path: Path) -> None:
     (tmp_path / "sdk.py").write_text(SDK)
     (tmp_path / "wait.py").write_text(WAIT)
-    run(system, tmp_path, "sdk.py")
+    with start(system, tmp_path, "sdk.py") as program:
+        end(program)
     gangs = ["by-mpi", "by-torchrun"]
     for name in gangs:
         system.wait_state(name, "running")
@@ -107,7 +110,7 @@ def test_hyperparameters_arrive_untouched_and_a_gang_leaves_and_returns_whole(sy
     # One instance is wanted, and two come free: half a gang is no use.
     system.submit("urgent", "import time; time.sleep(1)", priority=9)
     system.wait_state("urgent", "completed")
-    victim = next(name for name in gangs if len(system.job(name).attempts) > 1 or system.job(name).waits)
+    (victim,) = (name for name in gangs if "preempted" in [it.outcome for it in system.job(name).attempts])
     system.wait(f"{victim} to be back", lambda: system.job(victim).training_job_name == f"{victim}-qstamp-2")
     system.wait_state(victim, "running")
     again, plain = described(system, f"{victim}-qstamp-2"), described(system, victim)
@@ -125,20 +128,34 @@ def curve(system: System, attempt: str) -> dict[int, float]:
     return {int(step[1]): float(step[2]) for step in steps if step}
 
 
-def test_a_split_network_goes_on_where_it_was_preempted() -> None:
+def gated(folder: Path, gate: Path) -> Path:
+    """Copy the example; the copy waits after step 20 until a file is there: how fast the machine is decides nothing."""
+    shutil.copytree(ROOT / "examples/model_parallel", folder)
+    train, sleep = folder / "train.py", "        time.sleep(options.seconds_per_step)\n"
+    text = train.read_text()
+    assert text.count(sleep) == 1
+    wait = f"        while step == 20 and not Path({str(gate)!r}).exists():\n            time.sleep(0.1)\n"
+    train.write_text(text.replace(sleep, sleep + wait))
+    return folder
+
+
+def test_a_split_network_goes_on_where_it_was_preempted(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
-    with LocalCloud(slots=4) as cloud:
+    gate = tmp_path / "gate"
+    with LocalCloud(slots=4) as cloud, ExitStack() as stack:
         system = System(cloud)
-        submit = str(ROOT / "examples/model_parallel/submit.py")
-        programs = [start(system, ROOT, submit, name) for name in ("whole", "split")]
+        submit = str(gated(tmp_path / "example", gate) / "submit.py")
+        programs = [stack.enter_context(start(system, ROOT, submit, name)) for name in ("whole", "split")]
+        for program in programs:
+            stack.callback(program.kill)
         system.wait("both to be queued", lambda: system.state("whole") and system.state("split"))
         system.queue.change("whole", priority=5)
-        with system.frozen("split-qstamp-1", "step 15: "):
-            system.submit("urgent", "pass", priority=9)
-            system.wait_state("split", "stopping")
+        system.wait("split to train", lambda: any(it.startswith("step 20: ") for it in system.log("split-qstamp-1")))
+        system.submit("urgent", "pass", priority=9)
+        system.wait("split to make room", lambda: system.job("split").attempts[0].outcome == "preempted")
+        gate.touch()
         for program in programs:
-            output, _ = program.communicate(timeout=PATIENCE)
-            assert program.returncode == 0, output[-3000:]
+            end(program)
 
         assert len(system.job("whole").attempts) == 1
         split = system.job("split")

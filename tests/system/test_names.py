@@ -25,11 +25,10 @@ LONG = "a-job-whose-name-leaves-no-room-for-what-the-queue-adds-to-it-1"
 RESUMES = """
 import os, pathlib, time
 been = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], "been")
-print("this is", os.environ["TRAINING_JOB_NAME"], flush=True)
-if been.exists():
-    raise SystemExit
+again = been.exists()
 been.write_text("here")
-while True:
+print("this is", os.environ["TRAINING_JOB_NAME"], flush=True)
+while not again:
     time.sleep(0.1)
 """
 BOTH = ["this is named-qstamp-1", "this is named-qstamp-2"]
@@ -58,7 +57,7 @@ def seen() -> Iterator[Seen]:
         request = system.request("named", RESUMES, instances=2)
         sagemaker.create_training_job(**{**request, "Tags": [*request["Tags"], {"Key": "team", "Value": "vision"}]})
         system.wait_state("named", "running")
-        system.wait("its first line", lambda: BOTH[0] in system.log("named-qstamp-1"))
+        system.wait("the first line of both instances", lambda: system.log("named-qstamp-1").count(BOTH[0]) == 2)
         external = system.request("external", "")
         system.sagemaker.create_training_job(
             **{**external, "ResourceConfig": {**external["ResourceConfig"], "InstanceType": "ml.m5.large"}}
@@ -73,6 +72,8 @@ def seen() -> Iterator[Seen]:
         waiter.wait(TrainingJobName="named", WaiterConfig={"Delay": 1, "MaxAttempts": round(PATIENCE)})
         system.wait_state("named", "completed")
         system.wait_state("urgent", "stopped")
+        by_hand = {"TrainingJobName": "external", "WaiterConfig": {"Delay": 1, "MaxAttempts": round(PATIENCE)}}
+        system.sagemaker.get_waiter("training_job_completed_or_stopped").wait(**by_hand)
         yield Seen(system, clients, waiting, listed, found)
 
 

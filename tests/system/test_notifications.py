@@ -124,7 +124,8 @@ def test_who_is_subscribed_to_the_topic_is_told_in_sentences(system: System) -> 
 
     def read() -> None:
         for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-            told.append(json.loads(json.loads(message["Body"])["Message"]))
+            text = json.loads(json.loads(message["Body"])["Message"])
+            told.extend([text] if text.startswith("told ") else [])  # not of a job of the test before
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
     system.submit("told", "raise SystemExit('no such dataset')")

@@ -107,14 +107,19 @@ def test_a_scheduled_drain_stops_a_job_which_resumes_from_its_checkpoint_after_i
         monkeypatch.setenv(name, value)
     gate = tmp_path / "gate"
     system.run("emptied", count(100, gate))
-    at = datetime.now(UTC) + timedelta(seconds=20)
-    assert main(["drain", "default", "--at", at.isoformat(), "--reason", "new disks"]) == 0
+
+    def drain(seconds: float) -> None:
+        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        assert main(["drain", "default", "--at", at.isoformat(), "--reason", "new disks"]) == 0
+
+    drain(3600)
     assert "1 job is at that time stopped and waits again" in capsys.readouterr().out
     system.submit("late", SHORT)
     assert system.state("late") == "pending"
     why = system.job("late").reason
     assert why is not None
     assert (why.code, "will be drained" in why.message, "(new disks)" in why.message) == ("DRAINED", True, True)
+    drain(5)  # in place of the first drain, which leaves time to look at what it announces
     with system.frozen("emptied-qstamp-1", "count"):
         system.wait("the stop", lambda: system.state("emptied") == "stopping", each_time=system.cloud.tick)
     system.wait_state("emptied", "preempted")

@@ -27,16 +27,18 @@ import os
 print("hello", flush=True)
 open(os.path.join(os.environ["SM_MODEL_DIR"], "model"), "w").write("m")
 """
-# Counts to a number, a tenth of a second for each step, and goes on from its checkpoint.
+# Counts to a number, a tenth of a second for each step, and goes on from its checkpoint. It does not end before that.
 COUNTS = """
 import os, time
 folder = "/opt/ml/checkpoints"
 file = os.path.join(os.environ.get("SM_CHECKPOINT_DIR", folder), "step")
-step = int(open(file).read()) if os.path.exists(file) else 0
+begin = step = int(open(file).read()) if os.path.exists(file) else 0
 print("begins at", step, "in", os.environ["AWS_REGION"], flush=True)
-while step < {steps}:
+while not begin or step < {steps}:
     step += 1
-    open(file, "w").write(str(step))
+    with open(file + ".new", "w") as new:
+        new.write(str(step))
+    os.replace(file + ".new", file)
     time.sleep(0.1)
 """
 

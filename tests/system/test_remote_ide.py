@@ -90,7 +90,7 @@ def submit(person: Person, editor: Editor, inside: int, *options: str) -> None:
 
 
 def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
-    inside, outside, site, shown = (free_ports() for _ in range(4))
+    inside, outside, site, shown = range(first := free_ports(4), first + 4)
     (person.folder / "train.py").write_text("print('from the job')")
     editor = Editor(person, outside, "lab")
     submit(person, editor, inside, "--env", "COLOUR=b'l u\"e")
@@ -131,7 +131,8 @@ def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
 def test_after_a_preemption_the_port_leads_to_the_next_attempt_which_has_another_key(
     system: System, person: Person
 ) -> None:
-    inside, outside = free_ports(), free_ports()
+    inside = free_ports(2)
+    outside = inside + 1
     editor = Editor(person, outside, "moved-lab")
     submit(person, editor, inside, "--tag", "preemptible=true", "--checkpoint")
     with person.terminal("shell", "moved-lab", "--forward", f"{inside}:{outside}") as terminal:

@@ -33,23 +33,24 @@ def test_jobs_are_found_and_changed_together(system: System, smq: Callable[..., 
     group = {"Key": "group", "Value": "lr"}
     system.submit("busy", FOREVER, priority=5, instances=2)
     system.wait_state("busy", "running")
-    for place in (1, 2, 3):
-        tags = [{"Key": "priority", "Value": str(place)}, *([group] if place != 2 else [])]
-        system.submit(f"lr-{place}", FOREVER, Tags=tags)
+    for number in (1, 2, 3):
+        tags = [{"Key": "priority", "Value": str(number)}, *([group] if number != 2 else [])]
+        system.submit(f"lr-{number}", FOREVER, Tags=tags)
 
-    assert names(smq("ls", "--mine")) == ["busy", "lr-3", "lr-2", "lr-1"]
+    system.settles(lambda: names(smq("ls", "--mine")), ["busy", "lr-3", "lr-2", "lr-1"])
+    # Its place among all jobs, not among those shown.
+    system.settles(lambda: smq("ls", "lr-1", "-o", "position").split()[-1], "3")
     assert smq("ls", "--owner", "nobody") == ""
     assert names(smq("ls", "--running")) == ["busy"]
     assert names(smq("ls", "--waiting", "--sort", "waiting")) == ["lr-1", "lr-2", "lr-3"]
     assert names(smq("ls", "--group", "lr", "--sort", "name", "--limit", "1")) == ["lr-1"]
-    assert smq("ls", "lr-1", "-o", "position").splitlines()[-1].strip() == "3"  # of all, not of those shown
     assert names(smq("ls", "lr-*", "--project", "default", "--reverse")) == ["lr-1", "lr-2", "lr-3"]
 
     text = smq("top", "--once", "--sort", "position")
     assert "1 job active, 3 waiting." in text and "4 jobs, by position" in text
     assert smq("hold", "lr-?").splitlines() == ["lr-3 is on hold", "lr-2 is on hold", "lr-1 is on hold"]
     assert smq("cancel", "--group", "lr").splitlines() == ["lr-3 is stopped", "lr-1 is stopped"]
-    assert names(smq("ls")) == ["busy", "lr-2"]
+    system.settles(lambda: names(smq("ls")), ["busy", "lr-2"])
 
 
 def test_the_live_screen_follows_the_queue(system: System, smq: Callable[..., str]) -> None:

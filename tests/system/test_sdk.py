@@ -164,8 +164,10 @@ class Script:
         self.lines = output.splitlines()
 
     def kill(self) -> None:
+        """End the script, if it still runs, and close its pipes."""
         self._process.kill()
-        self._process.wait()
+        with self._process:
+            pass
 
     def told(self, word: str) -> str:
         """The line that begins with a word, without it."""

@@ -19,7 +19,7 @@ from sagemaker_queue.workflows.selection import Selection
 from sagemaker_queue.workflows.usage.sums import PriceList, sum_usage
 from tests.system.conftest import System
 from tests.system.test_shell import Person
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples/iam"
 POLICY = {
@@ -192,7 +192,7 @@ def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(syste
         sagemaker.create_training_job(**request)
     for name in ("ours", "theirs"):
         sagemaker.get_waiter("training_job_completed_or_stopped").wait(
-            TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 600}
+            TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": round(PATIENCE)}
         )
     described = sagemaker.describe_training_job(TrainingJobName="ours")
     assert described["TrainingJobStatus"] == "Completed"
@@ -226,9 +226,15 @@ def test_trials_are_members_and_what_they_have_found_is_read(
     for variable in ("HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("import sys\nprint('loss', (float(sys.argv[1]) - 0.5) ** 2)\n")
+    # No trial ends before all have begun: a carrier without members ends, and the next trial gets another one.
+    (begun := tmp_path / "begun").mkdir()
+    (tmp_path / "train.py").write_text(
+        f"import pathlib, sys, time\nbegun = pathlib.Path({str(begun)!r})\n(begun / sys.argv[1]).touch()\n"
+        "while len(list(begun.iterdir())) < 3:\n    time.sleep(0.05)\n"
+        "print('loss', (float(sys.argv[1]) - 0.5) ** 2)\n"
+    )
     search = ["sweep", "--name", "search", "--gpus", "0.5", "--metric", "loss=loss ([0-9.e-]+)", "--minimize"]
-    where = ["--instance-type", "ml.p5.48xlarge", "--space", "lr=0..1", "--trials", "3"]
+    where = ["--instance-type", "ml.p5.48xlarge", "--space", "lr=0..1", "--trials", "3", "--parallel", "3"]
     assert main([*search, *where, "--", "python", "train.py", "{lr}"]) == 0
     told = capsys.readouterr().out
     assert told.count("completed") >= 3 and "failed" not in told

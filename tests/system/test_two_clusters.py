@@ -135,7 +135,20 @@ def test_after_an_interruption_only_what_is_missing_is_sent(
     assert capsys.readouterr().out.endswith("2 files, 20.0 MB, uploaded to s3://cluster-b/sets; 1 file already there\n")
 
 
-COPY = [sys.executable, "-m", "sagemaker_queue", "-c", "b", "data", "put", "data", "--from", "a"]
+ARGUMENTS = ["-c", "b", "data", "put", "data", "--from", "a"]
+COPY = [sys.executable, "-m", "sagemaker_queue", *ARGUMENTS]
+# The network of this program becomes so slow that the copy is still under way whenever the test interrupts it.
+SLOW_NETWORK = """
+import runpy, time
+from botocore.httpsession import URLLib3Session
+send = URLLib3Session.send
+def send_slowly(session, request):
+    if request.method == "PUT" and "/many/020" in request.url:
+        time.sleep(86400)
+    return send(session, request)
+URLLib3Session.send = send_slowly
+runpy.run_module("sagemaker_queue", run_name="__main__", alter_sys=True)
+"""
 
 
 def test_ctrl_c_leaves_what_has_arrived_and_the_same_command_goes_on(
@@ -143,16 +156,19 @@ def test_ctrl_c_leaves_what_has_arrived_and_the_same_command_goes_on(
 ) -> None:
     for number in range(MANY):
         s3.put_object(Bucket="cluster-a", Key=f"sets/many/{number:03}", Body=str(number).encode())
-    program = subprocess.Popen(
-        COPY,
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_NETWORK, *ARGUMENTS],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # a shell may have it ignored
-    )
-    until(lambda: s3.list_objects_v2(Bucket="cluster-b")["KeyCount"] > 5 or program.poll() is not None)
-    program.send_signal(signal.SIGINT)
-    output, _ = program.communicate(timeout=PATIENCE)
+    ) as program:
+        try:
+            until(lambda: s3.list_objects_v2(Bucket="cluster-b")["KeyCount"] > 5 or program.poll() is not None)
+            program.send_signal(signal.SIGINT)
+            output, _ = program.communicate(timeout=PATIENCE)
+        finally:
+            program.kill()
     assert program.returncode == INTERRUPTED, output
     arrived = len(kept(s3, "cluster-b"))
     assert 5 < arrived < MANY
