@@ -45,9 +45,11 @@ def browsing() -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         # As root, and in containers, it cannot make a sandbox; it visits nothing but our own page.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=PATIENT)
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 @contextmanager
@@ -60,9 +62,18 @@ def page_of(browser: Browser, served: Served | None = None, **settings: object) 
     page = context.new_page()
     wrong: list[str] = []
     page.on("pageerror", lambda error: None if _HARMLESS in str(error) else wrong.append(str(error)))
-    yield page
-    context.close()
+    try:
+        yield page
+    finally:
+        context.close()
     assert not wrong, wrong
+
+
+def open_fleet(page: Page, address: str) -> None:
+    """Open the page Fleet, and wait until it takes clicks."""
+    page.goto(address)
+    page.get_by_role("heading", name="Fleet").wait_for()
+    page.wait_for_function("window.did_handshake")  # before this, NiceGUI drops clicks
 
 
 @dataclass(frozen=True)

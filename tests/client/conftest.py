@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
         if isinstance(answer, str):
             if answer == "keep silent":
-                self.server.closing.wait(30)
+                self.server.closing.wait()
             self.close_connection = True
             return
         self.send_response(answer.status)
@@ -132,10 +132,12 @@ def serving() -> Iterator[ScriptedServer]:
     with ScriptedServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield server
-        server.closing.set()
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.closing.set()
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
