@@ -55,6 +55,29 @@ def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
+def test_a_job_is_selected_while_the_browser_is_busy(tmp_path: Path) -> None:
+    with page_beside_a_queue(3, tmp_path) as (queue, page, address):
+        job = queue.waiting[0]
+        job["owner"] = queue.answer("GET", "/prod/whoami")[1]["owner"]
+        open_fleet(page, address)
+        page.get_by_role("link", name="Queue", exact=True).click()
+        box = page.locator(f'.ag-row[row-id="{job["job"]}"] input[type=checkbox]').first
+        box.wait_for()
+        answer, methods = queue.answer, list[str]()
+
+        def noted(method: str, path: str) -> tuple[int, Any]:
+            methods.append(method)
+            return answer(method, path)
+
+        queue.answer = noted  # type: ignore[method-assign]
+        # The server asks which rows are selected, and the browser answers seconds later.
+        busy = "setTimeout(() => { const end = Date.now() + 4000; while (Date.now() < end); })"
+        box.evaluate(f"box => {{ box.click(); {busy} }}")
+        page.get_by_role("button", name="Hold", exact=True).click()
+        until(lambda: "PATCH" in methods)
+
+
+@pytest.mark.thorough
 def test_the_name_of_downloaded_usage_has_the_date_of_the_shown_sums(tmp_path: Path) -> None:
     with page_beside_a_queue(1, tmp_path) as (queue, page, address):
         open_fleet(page, address)
