@@ -215,7 +215,7 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         logs.create_log_group(logGroupName=group)
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
         message = f"a\tb {EVIL[:-1]}"
-        event = {"timestamp": int(time.time() * 1000), "message": message}  # moto drops lines older than 14 days
+        event: Any = {"timestamp": int(time.time() * 1000), "message": message}  # moto drops lines older than 14 days
         logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
         yield
 
