@@ -45,7 +45,7 @@ def browsing() -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         # As root, and in containers, it cannot make a sandbox; it visits nothing but our own page.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=PATIENT)
         try:
             yield browser
         finally:
@@ -67,6 +67,13 @@ def page_of(browser: Browser, served: Served | None = None, **settings: object) 
     finally:
         context.close()
     assert not wrong, wrong
+
+
+def open_fleet(page: Page, address: str) -> None:
+    """Open the page Fleet, and wait until it takes clicks."""
+    page.goto(address)
+    page.get_by_role("heading", name="Fleet").wait_for()
+    page.wait_for_function("window.did_handshake")  # before this, NiceGUI drops clicks
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone, tzinfo
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sagemaker_queue.jobs import formatting
 from sagemaker_queue.queue.client import QueueClient
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.received.append(Received(self.command, self.path, self.headers, body))
         if isinstance(answer, str):
             if answer == "keep silent":
-                self.server.closing.wait(30)
+                self.server.closing.wait()
             self.close_connection = True
             return
         self.send_response(answer.status)
@@ -134,10 +137,12 @@ def serving() -> Iterator[ScriptedServer]:
     with ScriptedServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield server
-        server.closing.set()
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.closing.set()
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -154,6 +159,25 @@ def queue(server: ScriptedServer) -> QueueClient:
 @pytest.fixture
 def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+
+
+class _ClockType(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, datetime)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """Stop the clock of texts such as "2h05m", so that they do not depend on the speed of the machine."""
+    stopped = datetime.now(timezone.utc)
+
+    class Clock(datetime, metaclass=_ClockType):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return stopped
+
+    monkeypatch.setattr(formatting, "datetime", Clock)
+    return stopped
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ import pyte
 
 from tests.waiting import PATIENCE
 
+_END = b"\x1b_end of the output\x1b\\"  # no program writes this
+
 
 class Terminal:
     """Runs a command on a terminal of its own, which is the one that controls it."""
@@ -102,8 +104,9 @@ class Terminal:
             ended = self.process.poll() is not None
             if select.select([self._master], [], [], 0.1)[0]:
                 self._read()
-            else:
-                assert not ended or reached(), f"the program has ended:\n{self.text}"
+            elif ended:
+                self._read_to_the_end()
+                assert reached(), f"the program has ended:\n{self.text}"
 
     def shows(self, *texts: str) -> None:
         self.wait(lambda: all(text in self.text for text in texts))
@@ -111,11 +114,26 @@ class Terminal:
     def end(self) -> int:
         """Read until the program has ended; its exit code."""
         self.wait(lambda: self.process.poll() is not None)
-        while select.select([self._master], [], [], 0)[0]:
-            self._read()
+        self._read_to_the_end()
         return self.process.returncode
 
     def _read(self) -> None:
-        got = os.read(self._master, 65536)
+        self._show(os.read(self._master, 65536))
+
+    def _read_to_the_end(self) -> None:
+        """Read everything that has been written so far.
+
+        The kernel delivers the output of a program in order, but sometimes only after the end of the program. So this
+        method writes a mark behind the output, and reads up to the mark.
+        """
+        while select.select([self._master], [], [], 0)[0]:
+            self._read()
+        os.write(self._slave, _END)
+        got = b""
+        while _END not in got:
+            got += os.read(self._master, 65536)
+        self._show(got.replace(_END, b""))
+
+    def _show(self, got: bytes) -> None:
         self.written += got
         self._stream.feed(got)

@@ -20,6 +20,7 @@ from sagemaker_queue.workflows import settings_advice
 from sagemaker_queue.workflows.advice_run import AdviceProgress, AdviceRun
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.client.cli.commands.test_policy_advise import APPLIED, DAY, HOUR, answer, four_weeks, week
+from tests.client.programs import started
 from tests.waiting import PATIENCE, has_ended, until
 
 if TYPE_CHECKING:
@@ -59,7 +60,15 @@ def ended(run: AdviceRun) -> AdviceRun:
 
 def simulations() -> list[psutil.Process]:
     """The processes that this process has started for simulations."""
-    return [child for child in psutil.Process().children() if any("spawn_main" in word for word in child.cmdline())]
+    return [child for child in psutil.Process().children() if any("spawn_main" in word for word in command_of(child))]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; empty if the process has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def a_long_history() -> list[dict[str, Any]]:
@@ -72,7 +81,7 @@ def test_the_result_of_the_simulations(server: ScriptedServer, queue: QueueClien
     mondays = [attempt for number in range(5) for attempt in islice(week(number * DAY), 20)]
     small = {"pools": [{"name": "p5", "capacity": 2}], "projects": [{"name": "vision", "quota": {"p5": 2}}]}
     answer(server, mondays, {**APPLIED, "policy": small})
-    runs.append(run := AdviceRun(queue, 4, 5.0))
+    runs.append(run := AdviceRun(queue, 4, 1000.0))
     ended(run)
     assert isinstance(run.progress, AdviceProgress)
     assert run.progress.expected > run.progress.done > 1
@@ -167,9 +176,7 @@ def test_a_process_that_is_killed_is_no_result(
 def test_the_simulations_end_with_their_program(end: signal.Signals, server: ScriptedServer) -> None:
     answer(server, a_long_history())
     command = [sys.executable, "-c", PROGRAM, server.url]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as program:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdout
         pid = json.loads(program.stdout.readline())
         if end == signal.SIGINT:

@@ -53,8 +53,8 @@ def a_job(expectation: Expectation | None, reason: str = "It waits.") -> JobSumm
     return JobSummary("job1", "pending", position=2, expected_start=expectation, reason=Reason("X", reason))
 
 
-def test_the_sentence_about_a_job_has_the_interval_or_the_start_that_an_earlier_queue_tells() -> None:
-    soon = expected(25 * MINUTE, 170 * MINUTE, now=datetime.now(timezone.utc))
+def test_the_sentence_about_a_job_has_the_interval_or_the_start_that_an_earlier_queue_tells(now: datetime) -> None:
+    soon = expected(25 * MINUTE, 170 * MINUTE, now=now)
     begin = "job1 is pending, 2nd in the queue: It waits."
     assert state_sentence(a_job(soon)) == f"{begin} Expected wait: between 20 min and 3 h (8 of 10)."
     assert state_sentence(a_job(Expectation(start=NOW))) == f"{begin} Expected start: about 2026-11-21 12:00 UTC."
@@ -62,8 +62,7 @@ def test_the_sentence_about_a_job_has_the_interval_or_the_start_that_an_earlier_
     assert state_sentence(a_job(soon, "It waits")).endswith(": It waits")
 
 
-def test_the_column_of_starts_shows_an_interval_even_if_simulations_have_no_start() -> None:
-    now = datetime.now(timezone.utc)
+def test_the_column_of_starts_shows_an_interval_even_if_simulations_have_no_start(now: datetime) -> None:
     known = Expectation(
         earliest=now + timedelta(minutes=22), latest=now + timedelta(hours=2.9), level=0.8, doubt="UNKNOWN_RUNTIMES"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -28,7 +29,7 @@ def python(script: str, **settings: str) -> str:
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
         env={**os.environ, **settings},
     )

@@ -15,6 +15,7 @@ from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
+_BROWSER_SECONDS = 30.0  # maximum wait for an answer of the browser, which may be busy
 _AGES_SECONDS = 5.0  # seconds between two updates of relative times
 _EACH_COLUMN = {
     "resizable": True,
@@ -79,7 +80,7 @@ class Grid:
 
     async def selected(self) -> list[str]:
         """Return the ids of the selected rows."""
-        rows = await self.element.get_selected_rows()
+        rows = await self.element.run_grid_method("getSelectedRows", timeout=_BROWSER_SECONDS)
         return [str(row["id"]) for row in rows]
 
     def _send(self) -> None:

@@ -57,9 +57,9 @@ class Poller(Generic[T]):
     @property
     def outage(self) -> str | None:
         """A sentence about an outage or a late answer; None if there is neither."""
-        at = self._latest[1]
-        if self._outage:
-            return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {self._outage}"
+        at, outage = self._latest[1], self._outage  # the thread may change both meanwhile
+        if outage:
+            return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {outage}"
         late = (datetime.now(timezone.utc) - at).total_seconds() > LATE_AFTER * self._seconds + 1
         return f"No answer for {age(at)}; trying on." if late else None
 

@@ -152,7 +152,7 @@ def test_a_queue_that_does_not_answer_completes_nothing_and_says_nothing(
     server.always_answers(500, {"message": "broken"})
     bash.press("smq why \t")
     bash.wait(lambda: server.received)
-    bash.press("x\n")  # bash reads on when the completion has come to its end
+    bash.press("x")  # bash reads on when the completion has come to its end
     bash.shows("ready> smq why x")
     assert len(server.received) == 1  # one try
     assert "Traceback" not in bash.text

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import tomlkit
 
 from sagemaker_queue.cli import main
 from tests.client.samples import SEE, job, refused
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -149,7 +149,9 @@ class TestEnd:
             "slow = {'boto3', 'botocore', 'pandas', 'requests', 'rich', 'sagemaker', 'tabulate', 'tenacity'}\n"
             "print(*sorted(slow & set(sys.modules)), file=sys.stderr)"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )
         assert done.stderr == "\n"
 
     def test_a_reader_that_leaves(self, server: ScriptedServer) -> None:
@@ -162,7 +164,7 @@ class TestEnd:
                 stdout=pipe,
                 stderr=subprocess.PIPE,
                 check=False,
-                timeout=30,
+                timeout=PATIENCE,
             )
         assert (done.returncode, done.stderr) == (141, b"")
 
@@ -175,11 +177,9 @@ class TestEnd:
         )
         with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
             try:
-                deadline = time.monotonic() + 30
-                while not server.received and process.poll() is None and time.monotonic() < deadline:
-                    time.sleep(0.01)
+                until(lambda: server.received or process.poll() is not None)
                 process.send_signal(signal.SIGINT)
-                _, complaint = process.communicate(timeout=30)
+                _, complaint = process.communicate(timeout=PATIENCE)
             finally:
                 process.kill()
         assert (process.returncode, complaint) == (130, b"")

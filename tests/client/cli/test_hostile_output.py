@@ -215,9 +215,8 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         logs.create_log_group(logGroupName=group)
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
         message = f"a\tb {EVIL[:-1]}"
-        logs.put_log_events(
-            logGroupName=group, logStreamName=stream, logEvents=[{"timestamp": 1_795_255_205_000, "message": message}]
-        )
+        event: Any = {"timestamp": int(time.time() * 1000), "message": message}  # moto drops lines older than 14 days
+        logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
         yield
 
 
@@ -314,7 +313,7 @@ def test_the_time_for_a_line_of_a_log_is_linear(introducer: str) -> None:
             fastest = min(fastest, time.thread_time() - begin)
         return fastest
 
-    assert seconds(16_000) < 9 * seconds(4_000)  # 4 times for linear time, 16 times for quadratic time
+    assert seconds(64_000) < 64 * seconds(4_000)  # 16 times for linear time, 256 times for quadratic time
 
 
 def test_a_command_that_is_nested_deeply_is_no_command(

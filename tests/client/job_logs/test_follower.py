@@ -66,6 +66,11 @@ class Logs:
             raise ClientError({"Error": {"Code": code, "Message": code}}, operation)
 
 
+def just_now() -> datetime:
+    """Return a time that is less than a minute ago during the whole test, also on a slow machine."""
+    return datetime.now(timezone.utc) + timedelta(hours=1)
+
+
 class Scene:
     """A queue that answers by script, and the log, which may grow at each pause."""
 
@@ -75,7 +80,7 @@ class Scene:
 
     def answer(self, state: str, *outcomes: str | None, **more: Any) -> None:
         """One answer: the job's state, and how its attempts ended (None: it runs)."""
-        now = datetime.now(timezone.utc)
+        now = just_now()
         attempts = [
             {
                 "attempt": number,
@@ -176,7 +181,7 @@ def test_all_instances_are_read_of_an_attempt_that_had_more_than_the_job_has_now
     first = {"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": None, "instances": 2}
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
     scene.answer("running", attempts=[first], instances=1)
-    ended = {**first, "outcome": "completed", "ended": datetime.now(timezone.utc).isoformat()}
+    ended = {**first, "outcome": "completed", "ended": just_now().isoformat()}
     scene.answer("completed", attempts=[ended], instances=1)
     scene.answer("completed", attempts=[ended], instances=1)
     scene.pauses = [lambda: scene.logs.write("job1-qstamp-1/algo-2-1700000003", "b")]

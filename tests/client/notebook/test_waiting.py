@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from datetime import timedelta
@@ -105,7 +106,8 @@ def write_log(session: boto3.Session, *lines: str) -> None:
     group, stream = "/aws/sagemaker/TrainingJobs", "job1-qstamp-1/algo-1-1700000000"
     logs.create_log_group(logGroupName=group)
     logs.create_log_stream(logGroupName=group, logStreamName=stream)
-    events = [{"timestamp": 1_795_255_200_000 + at, "message": line} for at, line in enumerate(lines)]
+    begin = int(time.time() * 1000)  # moto, like CloudWatch, drops lines that are older than 14 days
+    events = [{"timestamp": begin + at, "message": line} for at, line in enumerate(lines)]
     logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
 
 
@@ -126,8 +128,9 @@ def test_log_lines_are_selected_by_a_datetime_without_a_zone_and_by_the_number_o
     write_log(aws, "loss 2")
     server.always_answers(200, {**DETAIL, "state": "completed"})
     (line,) = queue.logs("job1")
-    time = line.time.astimezone().replace(tzinfo=None)
-    found = [len(list(queue.logs("job1", since=since, instance=1))) for since in (time, time + timedelta(seconds=1))]
+    written = line.time.astimezone().replace(tzinfo=None)
+    times = (written, written + timedelta(seconds=1))
+    found = [len(list(queue.logs("job1", since=since, instance=1))) for since in times]
     assert found == [1, 0] and not list(queue.logs("job1", instance=2))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +20,7 @@ from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.browser import browsing, page_of, smq_ui
 from tests.client.test_advice_run import a_long_history
 from tests.client.ui.sample_queue import sample_queue
-from tests.waiting import has_ended, until
+from tests.waiting import has_ended, processes, until
 
 
 @pytest.mark.parametrize(
@@ -72,11 +75,13 @@ def test_simulations_end_with_smq_ui(end: signal.Signals, tmp_path: Path) -> Non
         queue.past = a_long_history()
         page.goto(f"{served.address}what-if")
         page.get_by_role("button", name="Simulate the history").click()
-        page.get_by_text("0 of about").wait_for()
-        server = next(it for it in psutil.Process().children() if "ui" in it.cmdline())
+        page.get_by_text(re.compile(r"\d+ of about")).wait_for()
+        ours = processes(lambda it: it.get("SAGEMAKER_QUEUE_URL") == queue.url)
+        (server,) = (process for process in ours if process.ppid() == os.getpid())
         below = server.children(recursive=True)
         assert below
         for process in (server, *below) if end == signal.SIGINT else (server,):  # a terminal interrupts all of them
-            process.send_signal(end)
+            with suppress(psutil.NoSuchProcess):  # the end of the server ended it
+                process.send_signal(end)
         until(lambda: all(has_ended(process.pid) for process in (server, *below)))
         assert "Traceback" not in (tmp_path / "log").read_text()

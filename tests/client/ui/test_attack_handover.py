@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,7 @@ import requests
 
 from tests.browser import browsing, enter, page_of, printing_ui, smq_ui
 from tests.client.ui.sample_queue import sample_queue
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.attack, pytest.mark.slow]
 
@@ -61,7 +62,7 @@ def test_a_browser_is_let_in_by_a_file_of_the_user_alone(
             page.get_by_text("3 waiting").wait_for()
             page.reload()
             page.get_by_text("3 waiting").wait_for()
-            again = requests.post(f"{base}enter", data={"token": token}, timeout=60)
+            again = requests.post(f"{base}enter", data={"token": token}, timeout=PATIENCE)
             assert (again.status_code, again.cookies.get_dict()) == (403, {})
             with page.context.new_page() as other:
                 other.goto(page.url)
@@ -122,8 +123,9 @@ def test_other_servers_of_the_machine_get_no_cookie(queue: dict[str, str], tmp_p
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as listener:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as listener, ExitStack() as ends:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
+        ends.callback(listener.shutdown)
         with (
             printing_ui(queue, tmp_path / "log", "--no-browser") as (base, token),
             browsing() as browser,
@@ -137,14 +139,13 @@ def test_other_servers_of_the_machine_get_no_cookie(queue: dict[str, str], tmp_p
             page.goto(f"http://127.0.0.1:{listener.server_address[1]}/")
             page.get_by_text("mine").first.wait_for()
             until(lambda: len(cookies) >= 2)
-        listener.shutdown()
     assert set(cookies) == {None}
 
 
 @pytest.mark.thorough
 def test_a_pasted_address_lets_nobody_in(queue: dict[str, str], tmp_path: Path) -> None:
     with smq_ui(queue, tmp_path / "log") as served:
-        assert requests.get(served.address, timeout=60).status_code == 403
+        assert requests.get(served.address, timeout=PATIENCE).status_code == 403
         with browsing() as browser, page_of(browser, served) as page:
             page.goto(served.address)
             page.get_by_role("heading", name="Fleet").wait_for()

@@ -45,10 +45,13 @@ def application(target: str) -> web.Application:
                         await browser.close()
 
                     other = asyncio.ensure_future(back())
-                    async for message in browser:
-                        if message.type is WSMsgType.TEXT:
-                            await page.send_str(message.data)
-                    other.cancel()
+                    try:
+                        async for message in browser:
+                            if message.type is WSMsgType.TEXT:
+                                await page.send_str(message.data)
+                    finally:
+                        other.cancel()
+                        await asyncio.wait([other])
                 return browser
             answer = await session.request(
                 request.method, address, headers=headers, data=await request.read(), allow_redirects=False
@@ -90,7 +93,8 @@ def proxy(target: str, port: int) -> Iterator[str]:
 
 @pytest.mark.thorough
 def test_it_is_there_with_all_that_it_loads(tmp_path: Path) -> None:
-    own, port = free_ports(), free_ports()
+    own = free_ports(2)
+    port = own + 1
     outside = f"http://localhost:{port}{PREFIX}/"
     options = ("--port", str(own), "--address", outside.rstrip("/"))
     with (

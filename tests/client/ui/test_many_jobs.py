@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browsing, page_of, smq_ui
+from tests.browser import browsing, open_fleet, page_of, smq_ui
 from tests.client.ui.sample_queue import sample_queue
 from tests.waiting import until
 
@@ -20,8 +20,7 @@ def test_a_thousand_jobs_are_there_and_found(tmp_path: Path) -> None:
         browsing() as browser,
         page_of(browser, served) as page,
     ):
-        page.goto(served.address)
-        page.get_by_role("heading", name="Fleet").wait_for()
+        open_fleet(page, served.address)
         page.get_by_role("link", name="Queue", exact=True).click()
         page.get_by_text("active, 1000 waiting").wait_for()
         last = queue.waiting[-1]["job"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sagemaker_queue.cli.commands.run import bypass_reason
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("address")]
 
@@ -54,7 +55,7 @@ def tool(folder: Path, python: str) -> Path:
 
 
 def smq(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SMQ, *arguments], capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([SMQ, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize("program", ["{bin}/tool", "../bin/tool", "{python}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -286,22 +286,26 @@ class TestWhy:
 
     @pytest.mark.parametrize(("hours", "in_how_long"), [(2.51, "in 2h30m."), (-1, "soon.")])
     def test_when_it_is_expected_to_end(
-        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], hours: float, in_how_long: str
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], hours: float, in_how_long: str, now: datetime
     ) -> None:
-        end = datetime.now(timezone.utc) + timedelta(hours=hours)
+        end = now + timedelta(hours=hours)
         server.answers(200, {"job": "job3", "state": "running", "expectedEnd": end.isoformat()})
         assert main(["show", "job3"]) == 0
         assert f"At about {end:%Y-%m-%d %H:%M} UTC, {in_how_long}" in capsys.readouterr().out
 
-    def test_its_gpus_do_nothing(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        since = datetime.now(timezone.utc) - timedelta(hours=2.01)
+    def test_its_gpus_do_nothing(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], now: datetime
+    ) -> None:
+        since = now - timedelta(hours=2.01)
         server.answers(200, {"job": "job3", "state": "running", "idleSince": since.isoformat()})
         assert main(["show", "job3"]) == 0
         told = f"its GPUs have done nothing for 2 hours, since {since:%Y-%m-%d %H:%M:%S}"
         assert told in capsys.readouterr().out
 
-    def test_it_has_saved_nothing(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        since = datetime.now(timezone.utc) - timedelta(hours=2.01)
+    def test_it_has_saved_nothing(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], now: datetime
+    ) -> None:
+        since = now - timedelta(hours=2.01)
         server.answers(200, {"job": "job3", "state": "running", "unsavedSince": since.isoformat()})
         assert main(["show", "job3"]) == 0
         assert "no checkpoint in the 2 hours of this attempt, which a preemption would lose" in capsys.readouterr().out
@@ -341,9 +345,9 @@ class TestWhy:
         ("state", "since"), [("stopped", "it was stopped 2h00m ago."), ("running", "it is running, for 2h00m.")]
     )
     def test_since_when(
-        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str, since: str
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str, since: str, now: datetime
     ) -> None:
-        then = datetime.now(timezone.utc) - timedelta(hours=2, seconds=1)
+        then = now - timedelta(hours=2, seconds=1)
         server.answers(200, job("job3", state, 1, stateSince=then.isoformat()))
         assert main(["why", "job3"]) == 0
         assert capsys.readouterr() == (f"job3 does not wait: {since}\n", "")

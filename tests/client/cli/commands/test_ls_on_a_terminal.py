@@ -14,6 +14,7 @@ import pytest
 from job_queue.scheduler import WaitReason
 from tests.client.samples import Job, job
 from tests.client.terminal import Terminal
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -118,7 +119,7 @@ def test_every_reason_has_a_short_form_that_fits_and_differs(server: ScriptedSer
 
 def test_brief_is_the_same_everywhere(server: ScriptedServer) -> None:
     server.answers(200, {"jobs": many(), "next": None})
-    piped = subprocess.run([*SMQ, "ls"], capture_output=True, text=True, check=True, timeout=60).stdout
+    piped = subprocess.run([*SMQ, "ls"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     assert piped.splitlines()[0].split() == ["Job", "Name", "State", "Priority"]
     assert shown(server, "--brief", columns=100).text.strip().splitlines() == piped.strip().splitlines()
 
@@ -137,14 +138,14 @@ def test_colours(server: ScriptedServer, settings: dict[str, str], colours: set[
 def test_the_profile_names_the_columns(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
     for name, value in (("url", server.url), ("region", "us-east-1"), ("columns", "job,instances")):
-        subprocess.run([*SMQ, "config", "set", name, value], check=True, timeout=60, capture_output=True)
+        subprocess.run([*SMQ, "config", "set", name, value], check=True, timeout=PATIENCE, capture_output=True)
     assert headers(shown(server)) == ["Job", "Inst"]
     assert headers(shown(server, "-o", "job")) == ["Job"]
     assert "Starts" in headers(shown(server, "--wide"))
     server.answers(200, {"jobs": many(), "next": None})
-    piped = subprocess.run([*SMQ, "ls"], capture_output=True, text=True, check=True, timeout=60).stdout
+    piped = subprocess.run([*SMQ, "ls"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     assert piped.splitlines()[0].split() == ["Job", "Name", "State", "Priority"]  # a script knows no profile
-    subprocess.run([*SMQ, "config", "set", "columns", "job,shoe"], check=True, timeout=60, capture_output=True)
+    subprocess.run([*SMQ, "config", "set", "columns", "job,shoe"], check=True, timeout=PATIENCE, capture_output=True)
     server.answers(200, {"jobs": many(), "next": None})
     with Terminal([*SMQ, "ls"], 200) as terminal:
         assert terminal.end() == 2

@@ -13,6 +13,7 @@ import pytest
 
 from sagemaker_queue.cli import main
 from tests.client.conftest import serving
+from tests.client.programs import started
 from tests.client.samples import DETAIL, job
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_jobs_that_are_not_live_are_not_waited_for(server: ScriptedServer, capsy
 def test_ctrl_c_ends_it(server: ScriptedServer) -> None:
     server.always_answers(200, NONE)
     command = [sys.executable, "-m", "sagemaker_queue", "notify", "--everybody", "--interval", "3600"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr
         assert "Watching 0 live jobs" in process.stderr.readline()
         process.send_signal(signal.SIGINT)

@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sagemaker_queue.cli.commands.run import environment_for
+from tests.client.programs import started
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -28,25 +30,29 @@ pytestmark = pytest.mark.usefixtures("address")
 
 def proxy(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*SMQ, *arguments], capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **settings}
+        [*SMQ, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**os.environ, **settings},
     )
 
 
 class TestByItself:
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_it_says_where_it_is_and_ends_when_it_is_told_to(self, number: int) -> None:
-        process = subprocess.Popen(
-            [*SMQ, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        with process:
+        with started([*SMQ, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout and process.stderr
             variable, _, url = process.stdout.readline().strip().partition("=")
             assert variable == "export AWS_ENDPOINT_URL_SAGEMAKER"
             host, _, port = url[len("http://") :].partition(":")
-            with socket.create_connection((host, int(port)), timeout=60) as connection:  # which it does not wait for
+            with socket.create_connection(
+                (host, int(port)), timeout=PATIENCE
+            ) as connection:  # which it does not wait for
                 connection.sendall(b"POST / HTTP/1.1\r\n")
                 process.send_signal(number)
-                assert process.wait(60) == 0
+                assert process.wait(PATIENCE) == 0
             lines = process.stderr.read().splitlines()
             assert lines == [
                 "smq: the proxy is ready. In the environment of your program:",
@@ -96,13 +102,10 @@ class TestWithACommand:
             f"import signal, sys; signal.signal({int(number)}, lambda *_: sys.exit(9)); print('on', flush=True); "
             "signal.pause()"
         )
-        process: Any = subprocess.Popen(
-            [*SMQ, "--", sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        with process:
-            assert process.stdout.readline() == "on\n"
+        with started([*SMQ, "--", sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+            assert process.stdout and process.stdout.readline() == "on\n"
             process.send_signal(number)
-            assert process.wait(60) == 9
+            assert process.wait(PATIENCE) == 9
 
     def test_no_such_command(self) -> None:
         done = proxy("--", "no-such-command")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli.commands.run import python_of
+from tests.client.programs import started
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -27,7 +29,7 @@ def smq(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "sagemaker_queue", *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
         env={**os.environ, **settings},
     )
@@ -69,16 +71,12 @@ class TestWhatItGivesBack:
 
     def test_signals_reach_it(self) -> None:
         program = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); print('on', flush=True)"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sagemaker_queue", "run", "--"]
-            + [sys.executable, "-c", f"{program}; signal.pause()"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
+        command = [sys.executable, "-m", "sagemaker_queue", "run", "--"]
+        command += [sys.executable, "-c", f"{program}; signal.pause()"]
+        with started(command, stdout=subprocess.PIPE) as process:
             assert process.stdout and process.stdout.readline() == "on\n"
             process.terminate()
-            assert process.wait(300) == 9
+            assert process.wait(PATIENCE) == 9
 
     def test_no_such_command(self) -> None:
         done = smq("run", "--", "no-such-command")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,8 +20,8 @@ from sagemaker_queue.presentation.text.layout import cut_in_the_middle, facts, f
         (timedelta(seconds=-100), "0s"),  # the queue's clock is ahead
     ],
 )
-def test_age(elapsed: timedelta, text: str) -> None:
-    assert age(datetime.now(timezone.utc) - elapsed) == text
+def test_age(elapsed: timedelta, text: str, now: datetime) -> None:
+    assert age(now - elapsed) == text
 
 
 class TestWidth:
