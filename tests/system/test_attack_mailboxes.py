@@ -243,7 +243,10 @@ def test_a_training_job_under_the_name_of_a_member_is_another(scene: Scene) -> N
 def test_a_program_that_introduces_itself_as_the_agent_is_not_believed(scene: Scene) -> None:
     """Found by an attack: with all rights on the bucket, before the agent of a new carrier has introduced itself."""
     own = "ab" * 256
-    publish = lambda carrier: scene.put("mel", f"carriers/{carrier}/out/agent.json", {"key": own})  # noqa: E731
+
+    def publish(carrier: str) -> None:
+        scene.put("mel", f"carriers/{carrier}/out/agent.json", {"key": own})
+
     FIRST_AGENT.publish, FIRST_AGENT.owner = publish, scene.queues["bob"].whoami().carrier_owner
     scene.submit("bob", "bobs-member", "pass")
     (carrier,) = until(lambda: FIRST_AGENT.carriers)

@@ -12,7 +12,7 @@ import pytest
 from api_contract.models import ACTIVE, WAITING
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.sagemaker.account.options import Account, parse_plan
-from sagemaker_queue import Conflict, Forbidden, InvalidRequest, QueueClient, QueueError
+from sagemaker_queue import Conflict, Forbidden, InvalidRequest, PoolDrain, QueueClient, QueueError
 from sagemaker_queue.workflows.doctor.findings import OK, WARNED
 from sagemaker_queue.workflows.doctor.identity_step import check_identity
 from tests.system.conftest import FOREVER, System
@@ -187,6 +187,10 @@ def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_els
     refused(Forbidden, None, people["lea"].cancel, "bobs")  # a lead of another project
 
 
+def drain_of_p5(queue: QueueClient) -> PoolDrain | None:
+    return next(pool.drain for pool in queue.queue().pools if pool.name == "p5")
+
+
 def test_only_an_admin_of_the_queue_drains_a_pool(system: System, people: dict[str, QueueClient]) -> None:
     people["ada"].submit(request(system, "stays", "vision"))
     system.wait_state("stays", "running")
@@ -199,9 +203,8 @@ def test_only_an_admin_of_the_queue_drains_a_pool(system: System, people: dict[s
     for who in ("ada", "bob", "lea", "eve"):
         refused(Forbidden, None, people[who].undrain, "p5")
         refused(Forbidden, None, partial(people[who].drain, at=tomorrow + timedelta(days=9)), "p5")
-    shown = lambda: next(pool.drain for pool in people["eve"].queue().pools if pool.name == "p5")  # noqa: E731
-    system.wait("the drain to be shown", shown)
-    drain = shown()
+    system.wait("the drain to be shown", partial(drain_of_p5, people["eve"]))
+    drain = drain_of_p5(people["eve"])
     assert drain and (drain.by, drain.reason) == (arn("ops"), "new disks")
     assert abs(drain.at - tomorrow) < timedelta(seconds=2)
     assert people["ops"].undrain("p5").was_drained
