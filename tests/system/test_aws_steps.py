@@ -434,6 +434,7 @@ class _Answers(BaseHTTPRequestHandler):
 def pipelines(shared_steps: Steps) -> Iterator[Pipelines]:
     server = Pipelines(shared_steps)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    until(lambda: read(shared_steps) == 0)  # the change of the function would end an invocation that has not finished
     function = shared_steps.outputs["FunctionName"]
     variables = shared_steps.functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
     changed = {"Variables": {**variables, "AWS_ENDPOINT_URL_SAGEMAKER": server.url}}
