@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 import sagemaker_queue
-from sagemaker_queue import Conflict, InvalidRequest, StalePolicy
+from sagemaker_queue import Conflict, InvalidRequest, JobDetail, StalePolicy
 from tests.acceptance.account import ENDED, POOL, PROJECT, Account
 from tests.acceptance.conftest import ENDS_WHEN_TOLD, FOREVER
 from tests.acceptance.plan import CAPACITY, LONGEST_SECONDS
@@ -71,7 +71,7 @@ def check_a_gang_starts_as_a_whole(account: Account) -> None:
     first = account.submit("first", FOREVER)
     account.wait_state(first, "running")
     gang = account.submit("gang", "print('one of the gang', flush=True)", instances=CAPACITY)
-    waits = account.queue.job(gang)
+    waits = wait_planned(account, gang)
     assert (waits.state, waits.position) == ("pending", 1)
     assert waits.reason is not None and waits.reason.code == "WAITING_FOR_CAPACITY"
     assert first in account.smq("why", gang)
@@ -120,7 +120,8 @@ def check_a_policy_shares_and_is_refused_when_stale(account: Account) -> None:
             account.queue.apply_policy(account.policy_of(1), before.version)
         with pytest.raises(InvalidRequest, match="its limit is"):
             account.submit("limited", FOREVER)
-        held = account.queue.submit(account.request("limited", FOREVER), preflight=False)
+        limited = account.queue.submit(account.request("limited", FOREVER), preflight=False)
+        held = wait_planned(account, limited.job)
         assert held.reason is not None and held.reason.code in ("NEVER_FITS", "OVER_LIMIT")
         with pytest.raises(sagemaker_queue.QueueError, match="priority"):
             account.submit("above", FOREVER, priority=6)
@@ -149,6 +150,17 @@ def check_boto3_sees_a_job_under_its_own_name(account: Account) -> None:
         logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/"
     )["logStreams"]
     assert streams and all(stream["logStreamName"].startswith(f"{name}/") for stream in streams)
+
+
+def wait_planned(account: Account, name: str) -> JobDetail:
+    """Wait until a plan includes a waiting job, and return the job: another invocation may have made plans before."""
+
+    def planned() -> JobDetail | None:
+        job = account.queue.job(name)
+        return None if job.reason is None or job.reason.code in ("NOT_PLANNED_YET", "STARTING_SOON") else job
+
+    found: JobDetail = account.wait(f"a plan with {name}", planned)
+    return found
 
 
 def ended(sagemaker: Any, name: str) -> str | None:

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from local_cloud.aws import deployment
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
 from local_cloud.sagemaker.account.options import Account, limit_exceeded
+from local_cloud.sagemaker.events import RuleTargets
 from tests.acceptance.plan import Cost
 from tests.acceptance.probes import PROBES
 from tests.waiting import until
@@ -40,13 +41,26 @@ class LateQuota:
             raise limit_exceeded(QUOTA, 2, 2, 2)
 
 
-LATE = LateQuota()
+class Events:
+    """SageMaker's events, which can be lost: then a probe that waits for one waits for long."""
+
+    def __init__(self) -> None:
+        self.deliver: Callable[[dict[str, Any]], None] = lambda event: None
+        self.are_lost = False
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if not self.are_lost:
+            self.deliver(event)
+
+
+LATE, EVENTS = LateQuota(), Events()
 
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[LocalCloud]:
-    account = Account(quotas={QUOTA: 2})
-    with LocalCloud(slots=2, account=account, intercept=LATE, parameters={"AlarmTopicArn": TOPIC}) as cloud:
+    account, topic_arn = Account(quotas={QUOTA: 2}), {"AlarmTopicArn": TOPIC}
+    with LocalCloud(slots=2, account=account, intercept=LATE, deliver=EVENTS, parameters=topic_arn) as cloud:
+        EVENTS.deliver = RuleTargets(cloud.client("events"), cloud.client("lambda"), cloud.client("sqs")).deliver
         topic = cloud.client("sns").create_topic(Name="operations", Attributes={"KmsMasterKeyId": "alias/aws/sns"})
         assert topic["TopicArn"] == TOPIC
         yield cloud
@@ -92,7 +106,8 @@ def test_a_run_measures_prints_the_settings_and_leaves_nothing(cloud: LocalCloud
 
 
 @pytest.mark.thorough
-def test_ctrl_c_removes_what_the_probes_made(cloud: LocalCloud) -> None:
+def test_ctrl_c_removes_what_the_probes_made(cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EVENTS, "are_lost", True)  # the probe that has the SQS queue waits for an event
     with probing(cloud) as run:
         sqs = cloud.client("sqs")
         until(lambda: run.poll() is not None or any("/acc-" in it for it in sqs.list_queues().get("QueueUrls", [])))

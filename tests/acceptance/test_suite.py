@@ -5,18 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from local_cloud.aws import deployment
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
+from local_cloud.sagemaker.account.options import limit_exceeded
 from sagemaker_queue import QueueClient
 from tests.acceptance.__main__ import main
 from tests.acceptance.plan import TRAINING_JOBS, Cost
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -24,9 +26,15 @@ BUCKET = "sagemaker-us-east-1-000000000000"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1"  # else the SDK is asked, for seconds
 
 
+def keep_waiting(phase: str, operation: str, request: Mapping[str, Any]) -> None:
+    """Refuse the job for which the interrupted check waits, so that the check cannot end before it is interrupted."""
+    if (phase, operation) == ("before", "CreateTrainingJob") and "-high-" in request["TrainingJobName"]:
+        raise limit_exceeded("ml.m5.large for training job usage", 2, 2, 1)
+
+
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[LocalCloud]:
-    with LocalCloud(slots=2) as cloud:
+    with LocalCloud(slots=2, intercept=keep_waiting) as cloud:
         yield cloud
 
 
@@ -63,6 +71,7 @@ def test_ctrl_c_leaves_nothing_behind(cloud: LocalCloud) -> None:
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     before = queue.policy()
     options = ["--stack", deployment.STACK, "--url", cloud.queue_url, "--image", IMAGE, "--yes"]
+    options += ["--patience", str(PATIENCE)]
     with subprocess.Popen(
         [sys.executable, "-m", "tests.acceptance", *options, "--", "-k", "preempted"],
         cwd=ROOT, env={**without_account(os.environ), **cloud.environment(), **cloud.mark},
@@ -73,7 +82,7 @@ def test_ctrl_c_leaves_nothing_behind(cloud: LocalCloud) -> None:
         suite.send_signal(signal.SIGINT)
         told, _ = suite.communicate()
     assert suite.returncode == pytest.ExitCode.INTERRUPTED, told
-    assert [queue.job(job).state for job in jobs] == ["stopped"]
+    assert jobs and {queue.job(job).state for job in jobs} == {"stopped"}
     assert queue.policy().policy == before.policy
     objects = cloud.client("s3").list_objects_v2(Bucket=BUCKET)
     assert "Contents" not in objects, told

@@ -20,6 +20,7 @@ from tests.waiting import PATIENCE, processes
 
 FOREVER = "import time\nwhile True: time.sleep(0.1)"  # a script that runs until it is stopped
 WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"  # ... until a file is there
+TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 
 
 class System:
@@ -77,7 +78,7 @@ class System:
         """Wait until a reading is as expected: what a listing and the status show may be some seconds old."""
         self.wait(str(expected), lambda: read() == expected)
 
-    def empty(self) -> None:
+    def empty(self, each_time: Callable[[], object] = lambda: None) -> None:
         """Cancel all jobs, and wait until none is left."""
 
         def emptied() -> bool:
@@ -87,7 +88,7 @@ class System:
                     self.queue.cancel(name)
             return not live and not list(self.queue.jobs())  # the next test may list, too
 
-        self.wait("the queue to be empty", emptied)
+        self.wait("the queue to be empty", emptied, each_time)
 
     def _live_jobs(self) -> list[str]:
         """Return the jobs that the table has as live: a listing may lack a job that was added some seconds ago."""
@@ -123,9 +124,10 @@ class System:
         own = {**self.cloud.mark, "TRAINING_JOB_NAME": attempt}
         running = processes(lambda environment: own.items() <= environment.items())
         assert running, f"{attempt} has ended already"
-        for process in running:
-            process.suspend()
         try:
+            for process in running:
+                with suppress(psutil.NoSuchProcess):  # a child process may have ended meanwhile
+                    process.suspend()
             yield
         finally:
             for process in running:
@@ -172,6 +174,24 @@ class System:
 
     def log(self, attempt: str) -> list[str]:
         return self.cloud.training_log(attempt)
+
+
+def stored_rows(cloud: LocalCloud) -> list[dict[str, Any]]:
+    """Return the rows of all tables, without the stamps of the published plan.
+
+    A cycle of another process of the function publishes the same plan again with new stamps.
+    """
+    pages = [cloud.client("dynamodb").get_paginator("scan").paginate(TableName=table) for table in TABLES]
+    rows = [row for listing in pages for page in listing for row in page["Items"]]
+    return [{name: value for name, value in row.items() if name not in _STAMPS.get(line_of(row), ())} for row in rows]
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return the partition of a row of the lines table; the rows of other tables have none."""
+    return str(row.get("line", {}).get("S", ""))
+
+
+_STAMPS = {"published-plan": ("at", "token")}
 
 
 def send(

@@ -25,14 +25,13 @@ from hypothesis import strategies as st
 from local_cloud.aws.stack import ACCOUNT, LocalCloud
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue.queue.transport import Signature
-from tests.system.conftest import System
+from tests.system.conftest import System, line_of, stored_rows
 from tests.system.people import arn, queue_of, session_of
 from tests.waiting import PATIENCE
 
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
-TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 PEOPLE = ("other", "owner", "admin")
-LONG = "import time; time.sleep(3600)"
+LONG = "import time; time.sleep(86400)"
 P5 = "ml.p5.48xlarge"
 POLICY: dict[str, Any] = {
     "pools": [{"name": "p5", "instance_type": P5, "capacity": 2}],
@@ -49,7 +48,6 @@ class Watched(System):
 
     def __init__(self, cloud: LocalCloud) -> None:
         super().__init__(cloud)
-        self._tables = cloud.client("dynamodb")
         self.sessions = {name: session_of(cloud, name) for name in PEOPLE}
         self.queue.apply_policy(POLICY, 0)
         owner, admin = (queue_of(cloud, self.sessions[name]) for name in ("owner", "admin"))
@@ -72,14 +70,13 @@ class Watched(System):
 
     def rows(self, jobs: tuple[str, ...] | None = None) -> list[str]:
         """What the tables hold, but for what every cycle moves: of all, or of these jobs and of policies."""
-        items = [item for table in TABLES for item in self._tables.scan(TableName=table)["Items"]]
-        return sorted(json.dumps(item, sort_keys=True) for item in items if _counts(item, jobs))
+        return sorted(json.dumps(row, sort_keys=True) for row in stored_rows(self.cloud) if _counts(row, jobs))
 
 
 def _counts(item: dict[str, Any], jobs: tuple[str, ...] | None) -> bool:
-    line, position = (item.get(key, {}).get("S", "") for key in ("line", "position"))
+    line = line_of(item)
     if line == "control":
-        return bool(position == "policy")
+        return bool(item["position"]["S"] == "policy")
     if line == "outlook":  # the tick's
         return False
     return jobs is None or line.startswith("policy-") or item.get("jobName", {}).get("S") in jobs

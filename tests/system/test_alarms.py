@@ -47,14 +47,20 @@ def printed_metrics(system: System) -> list[dict[str, Any]]:
 
 
 def watched_by(alarm: dict[str, Any], system: System) -> list[dict[str, Any]]:
-    """Return the values that an alarm evaluates; fails if the function prints none of them."""
-    watched = [
-        metric
-        for metric in printed_metrics(system)
-        if (metric["MetricName"], metric["Dimensions"]) == (alarm["MetricName"], alarm["Dimensions"])
-    ]
-    assert watched, "the alarm looks at a metric that the function prints, with the same dimensions"
-    return watched
+    """Return the values that an alarm evaluates, once the function has printed some.
+
+    The lines of an invocation may come into its log with the next invocation.
+    """
+
+    def watched() -> list[dict[str, Any]]:
+        return [
+            metric
+            for metric in printed_metrics(system)
+            if (metric["MetricName"], metric["Dimensions"]) == (alarm["MetricName"], alarm["Dimensions"])
+        ]
+
+    system.wait("a metric that the alarm looks at, with the same dimensions", watched, system.cloud.tick)
+    return watched()
 
 
 @pytest.mark.thorough

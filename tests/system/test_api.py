@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from local_cloud.commands.up_and_exec import without_account
-from tests.system.conftest import FOREVER, System, send
+from tests.system.conftest import FOREVER, System, line_of, send, stored_rows
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,13 +19,11 @@ ROOT = Path(__file__).parent.parent.parent
 
 def rows(system: System) -> list[Any]:
     """All that the tables hold, but for what cycles and ticks move by themselves, and counts of submissions."""
-    pages = [system.cloud.client("dynamodb").get_paginator("scan").paginate(TableName=table) for table in TABLES]
-    items = [item for listing in pages for page in listing for item in page["Items"]]
-    return sorted(json.dumps(item, sort_keys=True) for item in items if item.get("line") not in UNSTEADY)
+    steady = [row for row in stored_rows(system.cloud) if line_of(row) not in UNSTEADY]
+    return sorted(json.dumps(row, sort_keys=True) for row in steady)
 
 
-UNSTEADY = ({"S": "control"}, {"S": "owners"}, {"S": "outlook"})
-TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
+UNSTEADY = ("control", "owners", "outlook")
 
 
 def changed(**changes: Any) -> Any:
@@ -91,7 +89,7 @@ def test_a_caller_needs_permission_and_owns_what_it_submits(system: System) -> N
                 "Statement": [{"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}],
             }
             iam.put_user_policy(UserName=name, PolicyName="queue", PolicyDocument=json.dumps(policy))
-    body = json.dumps(system.request("adas", "import time; time.sleep(60)"))
+    body = json.dumps(system.request("adas", FOREVER))
     assert send(system, "POST", "/add-job", body, session=sessions["mallory"]).status_code == 403
     assert send(system, "POST", "/add-job", body, session=sessions["ada"]).status_code == 202
     assert str(system.job("adas").owner).endswith(":user/ada")
@@ -117,15 +115,19 @@ def test_smq_shows_and_cancels(system: System) -> None:
     system.run("one", priority=2)
     system.run("two", priority=1)
     system.submit("three", FOREVER, priority=1)
-    table = smq(system, "ls").stdout.splitlines()
-    assert table[0].split() == ["Job", "Name", "State", "Priority"]
-    assert [line.split() for line in table[2:]] == [
-        ["one", "running", "2"],
-        ["two", "running", "1"],
-        ["three", "pending", "1"],
-    ]
-    listed = json.loads(smq(system, "ls", "--json").stdout)
-    assert [job["job"] for job in listed] == ["one", "two", "three"]
+    system.gives_reason("three", "WAITING_FOR_CAPACITY")
+    header = ["Job", "Name", "State", "Priority"]
+    expected = [header, ["one", "running", "2"], ["two", "running", "1"], ["three", "pending", "1"]]
+
+    def table() -> list[list[str]]:
+        heading, _, *lines = smq(system, "ls").stdout.splitlines()
+        return [line.split() for line in (heading, *lines)]
+
+    def listed() -> list[str]:
+        return [job["job"] for job in json.loads(smq(system, "ls", "--json").stdout)]
+
+    system.settles(table, expected)
+    system.settles(listed, ["one", "two", "three"])
     shown = smq(system, "show", "three")
     assert shown.returncode == 0
     assert "2 are used by" in shown.stdout

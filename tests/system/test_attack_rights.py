@@ -9,9 +9,10 @@ from typing import Any
 import boto3
 import pytest
 
+from api_contract.models import ACTIVE, WAITING
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.sagemaker.account.options import Account, parse_plan
-from sagemaker_queue import Conflict, Forbidden, InvalidRequest, QueueClient, QueueError
+from sagemaker_queue import Conflict, Forbidden, InvalidRequest, PoolDrain, QueueClient, QueueError
 from sagemaker_queue.workflows.doctor.findings import OK, WARNED
 from sagemaker_queue.workflows.doctor.identity_step import check_identity
 from tests.system.conftest import FOREVER, System
@@ -144,7 +145,7 @@ def test_nobody_borrows_anothers_role_bucket_plan_or_project(system: System, peo
     refused(Forbidden, "Tags[0].Value", people["eve"].submit, request(system, "a", "vision"))
     refused(Forbidden, "Tags", people["eve"].submit, system.request("a", "pass", Tags=[]))
     assert system.state("a") is None
-    assert bob.submit(request(system, "on-the-plan", "nlp", ResourceConfig=resources)).state in {"pending", "running"}
+    assert bob.submit(request(system, "on-the-plan", "nlp", ResourceConfig=resources)).state in WAITING | ACTIVE
     system.wait_state("on-the-plan", "running")
     assert not [it for it in system.attempts() if it["TrainingJobName"].startswith("a-")]
 
@@ -177,13 +178,17 @@ def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_els
         assert people[who].change(name, priority=3).priority == 3
         system.wait_state(name, "running")
         before = system.job(name).attempt
-        assert people[who].requeue(name).state in {"running", "stopping"}
+        assert people[who].requeue(name).state in WAITING | ACTIVE  # the next attempt may have begun already
         system.wait("the next attempt", partial(_has_begun, system, name, before + 1))
         assert people[who].cancel(name).cancel_requested or system.state(name) == "stopped"
     assert SECRET in json.dumps(people["ada"].job("adas-0").to_json())
     assert SECRET in json.dumps(people["ops"].job("adas-0").to_json())
     people["bob"].submit(request(system, "bobs", "nlp"))
     refused(Forbidden, None, people["lea"].cancel, "bobs")  # a lead of another project
+
+
+def drain_of_p5(queue: QueueClient) -> PoolDrain | None:
+    return next(pool.drain for pool in queue.queue().pools if pool.name == "p5")
 
 
 def test_only_an_admin_of_the_queue_drains_a_pool(system: System, people: dict[str, QueueClient]) -> None:
@@ -198,7 +203,8 @@ def test_only_an_admin_of_the_queue_drains_a_pool(system: System, people: dict[s
     for who in ("ada", "bob", "lea", "eve"):
         refused(Forbidden, None, people[who].undrain, "p5")
         refused(Forbidden, None, partial(people[who].drain, at=tomorrow + timedelta(days=9)), "p5")
-    (drain,) = (pool.drain for pool in people["eve"].queue().pools if pool.name == "p5")
+    system.wait("the drain to be shown", partial(drain_of_p5, people["eve"]))
+    drain = drain_of_p5(people["eve"])
     assert drain and (drain.by, drain.reason) == (arn("ops"), "new disks")
     assert abs(drain.at - tomorrow) < timedelta(seconds=2)
     assert people["ops"].undrain("p5").was_drained

@@ -58,7 +58,8 @@ def test_an_example_resumes_after_a_preemption_and_a_failure(
     name = script.replace("_", "-")
     launcher = ["-n", "2", "--launcher", "torchrun"] if instances == 2 else []
     options = ["--folder", str(PROJECT / "examples" / "checkpoints"), "-t", "ml.p5.48xlarge", "--name", name]
-    command = ["python", f"{script}.py", "--steps", str(STEPS), "--seconds-per-step", "0.25"]
+    # Half a second: the job must still run when the test has noticed one of its lines, on a busy machine as well.
+    command = ["python", f"{script}.py", "--steps", str(STEPS), "--seconds-per-step", "0.5"]
     assert main(["submit", *options, *launcher, "--checkpoint", "--retries", "1", "--", *command]) == 0
 
     with system.frozen(f"{name}-qstamp-1", "step 12: "):

@@ -50,9 +50,7 @@ def system(shared_system: System, events: Events) -> Iterator[System]:
     """Begin and end with an empty queue; the events of a test are lost unless it delivers them."""
     events.held.clear()
     yield shared_system
-    for job in list(shared_system.queue.jobs()):
-        shared_system.queue.cancel(job.job)
-    shared_system.wait("the queue to be empty", lambda: not list(shared_system.queue.jobs()), shared_system.cloud.tick)
+    shared_system.empty(shared_system.cloud.tick)
 
 
 def status_of(system: System, attempt: str) -> str | None:
@@ -95,6 +93,9 @@ def is_missing_for(system: System, job: str, seconds: float) -> None:
 @pytest.mark.thorough
 def test_an_event_that_comes_after_the_deletion_tells_the_end(system: System, events: Events) -> None:
     system.submit("done")
+    system.wait(
+        "the event of its end", lambda: "Completed" in [it["detail"]["TrainingJobStatus"] for it in events.held]
+    )
     delete(system, "done-qstamp-1", "Completed")
     system.cloud.tick()
     assert system.state("done") == "running", "nothing tells how it ended"

@@ -1,6 +1,7 @@
 """Every ``smq`` command once, for real, on a local cloud: a day of two jobs, a policy and a profile."""
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,16 @@ import pytest
 
 from sagemaker_queue.cli import build_parser, main
 from sagemaker_queue.cli.reference import commands
+from sagemaker_queue.workflows.notices.watch import JobWatch, Notice
 from tests.system.conftest import System
+from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
 
 FOREVER = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.1)"
 LEAVES = (
-    "echo hello; echo 7 > $SM_MODEL_DIR/weights.txt; echo 9 > $SM_OUTPUT_DATA_DIR/log.txt;"
+    "while [ ! -e {gate} ]; do sleep 0.1; done;"
+    " echo hello; echo 7 > $SM_MODEL_DIR/weights.txt; echo 9 > $SM_OUTPUT_DATA_DIR/log.txt;"
     " for step in 4 5 6; do echo $step > $SM_CHECKPOINT_DIR/step-$step.pt; done"
 )
 POLICY = """
@@ -46,6 +50,10 @@ class Smq:
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "--json"))
 
+    def shows(self, text: str, *arguments: str) -> None:
+        """Repeat a command until it shows a text: what a listing and the status show may be some seconds old."""
+        until(lambda: text in self(*arguments))
+
 
 def every_command() -> set[str]:
     """Those that do something: ``policy`` alone does nothing, ``policy show`` does."""
@@ -64,10 +72,13 @@ def smq(
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield Smq(capsys)
+    for number, handler in before.items():  # `smq proxy` sets them until its process ends
+        signal.signal(number, handler)
 
 
-def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -> None:
+def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue_url = system.cloud.queue_url
     configure(smq, queue_url, tmp_path)
     share_the_fleet(smq)
@@ -75,9 +86,10 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     system.wait_state("busy", "running")
     bring_data(smq)
     assert "busy" in smq("plan", "--name", "later", "--", "echo", "hello")
-    smq("submit", "--name", "later", "--checkpoint", "--", "sh", "-c", LEAVES)
+    gate = tmp_path / "gate"
+    smq("submit", "--name", "later", "--checkpoint", "--", "sh", "-c", LEAVES.format(gate=gate))
     smq("sweep", "--name", "many", "--grid", "x=1,2", "--", "echo", "{x}")
-    assert [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"]
+    until(lambda: [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"])
     assert "busy" in smq("why", "later")
     assert "2 jobs would start now: later, many-x-1." in smq("plan", "--capacity", "p5=4")
     assert "later is on hold" in smq("hold", "later")
@@ -95,9 +107,10 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
+    open_after_a_look(monkeypatch, gate)
     assert "is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
-    assert smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"]
+    until(lambda: smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"])
     assert "1 instance of p5" in smq("show", "later")
     fetch_results(smq)
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
@@ -113,6 +126,18 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("requeue", "later", code=1)  # it has ended; tests/system/test_queue.py requeues one that runs
     submit_again(smq)
     assert every_command() == smq.used
+
+
+def open_after_a_look(monkeypatch: pytest.MonkeyPatch, gate: Path) -> None:
+    """Let `later` end only once `smq notify` has seen it live: a job that has ended before gives no notice."""
+    look = JobWatch.look
+
+    def look_and_open(watch: JobWatch) -> list[Notice]:
+        found = look(watch)
+        gate.touch()
+        return found
+
+    monkeypatch.setattr(JobWatch, "look", look_and_open)
 
 
 def submit_again(smq: Smq) -> None:
@@ -152,7 +177,7 @@ def fetch_results(smq: Smq) -> None:
 
 def drain_a_pool(smq: Smq) -> None:
     assert "p5 is drained from" in smq("drain", "p5", "--at", "7d", "--reason", "new disks")
-    assert "new disks" in smq("status")
+    smq.shows("new disks", "status")
     assert "p5 is no longer drained" in smq("undrain", "p5")
 
 

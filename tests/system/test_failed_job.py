@@ -36,7 +36,12 @@ def test_the_class_of_a_failure_in_all_commands(
     assert "step 41" in page and "torch.OutOfMemoryError: CUDA out of memory." in page
     assert "\x1b" not in page
     assert "failed: gpu_memory" in page.partition("\nAttempts")[2]
-    assert smq("ls", "--failed", "-o", "failure,reason").splitlines()[2].split()[:2] == ["gpu_memory", "gpu_memory:"]
+
+    def listed() -> list[str]:
+        rows = smq("ls", "--failed", "-o", "failure,reason").splitlines()[2:]
+        return rows[0].split()[:2] if rows else []
+
+    system.settles(listed, ["gpu_memory", "gpu_memory:"])
 
     (row,) = json.loads(smq("failures", "--json"))["failures"]
     assert (row["class"], row["failures"], row["jobs"], row["owners"]) == ("gpu_memory", 1, 1, 1)

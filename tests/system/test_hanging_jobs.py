@@ -18,7 +18,7 @@ from tests.system.test_notifications import Mailbox
 
 pytestmark = pytest.mark.thorough
 
-SILENT = 10.0  # seconds; the shortest that a policy may have
+SILENT = 30.0  # seconds; on a busy machine, the lines of a job that writes all the time may be ten seconds late
 POLICY: dict[str, Any] = {
     "pools": [{"name": "default", "capacity": 8}],
     "projects": [{"name": "default", "quota": {"default": 8}}],
@@ -75,7 +75,7 @@ def test_what_hangs_is_noticed_once_and_what_is_active_or_not_known_is_left_alon
     said = [f"{name}-qstamp-1" for name in names if name != "mute"]
     system.wait("a line of each", lambda: all(system.log(attempt) for attempt in said))
     silent_from = time.time() + SILENT + 2  # the latest lines are older than this by then
-    system.wait("ten seconds of silence", lambda: time.time() > silent_from)
+    system.wait("a time of silence", lambda: time.time() > silent_from)
     warp = TimeWarp(cloud)
     for name in names:
         if name != "nothing":
@@ -97,9 +97,14 @@ def test_what_hangs_is_noticed_once_and_what_is_active_or_not_known_is_left_alon
         assert (job.state, job.hung_since, len(job.attempts)) == ("running", None, 1), name
     noticed = system.job("noticed")
     assert (noticed.state, len(noticed.attempts), noticed.hangs) == ("running", 1, 0)
-    assert main(["ls", "-o", "job,activity"]) == 0
-    shown = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines()[2:])
-    assert shown["noticed"].startswith("hung ")
+
+    def activity() -> str:
+        capsys.readouterr()
+        assert main(["ls", "-o", "job,activity"]) == 0
+        shown = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines()[2:])
+        return shown.get("noticed", "")
+
+    system.wait("the listing to show the hang", lambda: activity().startswith("hung "))
     assert main(["show", "noticed"]) == 0
     assert "no log line, no checkpoint and idle GPUs" in capsys.readouterr().out
     system.wait("the events", lambda: "Hung" in mailbox.types("requeued") and "Hangs" in mailbox.types("noticed"))

@@ -20,16 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue.queue.transport import Signature
-from tests.system.conftest import System
+from tests.system.conftest import System, line_of, stored_rows
 from tests.waiting import PATIENCE
 
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
 EXAMPLES = 12  # of each operation and kind
-LONG = "import time; time.sleep(600)"
-TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
-
-UNSTEADY = ({"S": "control"}, {"S": "outlook"})
-PUBLISHED, STAMPS = {"S": "published-plan"}, ("at", "token")  # a cycle may publish the same plan again with new stamps
+LONG = "import time; time.sleep(86400)"
+UNSTEADY = ("control", "outlook")
 
 
 class Attacked(System):
@@ -38,7 +35,6 @@ class Attacked(System):
     def __init__(self, cloud: LocalCloud) -> None:
         super().__init__(cloud)
         self.signature = self.signature_of(cloud.boto_session())
-        self._tables = cloud.client("dynamodb")
         self.submit("adas", LONG)
         self.wait_training("adas")
         for name in ("cancelled", "changed"):
@@ -49,11 +45,8 @@ class Attacked(System):
 
     def rows(self) -> list[str]:
         """All that the tables hold, but for what cycles and ticks move by themselves."""
-        items = [item for table in TABLES for item in self._tables.scan(TableName=table)["Items"]]
-        for plan in (item for item in items if item.get("line") == PUBLISHED):
-            for stamp in STAMPS:
-                del plan[stamp]
-        return sorted(json.dumps(item, sort_keys=True) for item in items if item.get("line") not in UNSTEADY)
+        steady = [row for row in stored_rows(self.cloud) if line_of(row) not in UNSTEADY]
+        return sorted(json.dumps(row, sort_keys=True) for row in steady)
 
     def accepted(self, method: str, path: str) -> Any:
         """A body that the route accepts, if it takes one, and that leaves what other tests need."""
