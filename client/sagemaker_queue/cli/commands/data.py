@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
-MOST_LINKS = 3  # links to folders on the way to a file
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -93,7 +92,8 @@ def _list_links(as_json: bool) -> int:
     "put",
     help="upload a file or folder to S3",
     description="Upload a file or folder to S3, and replace files of the same names. Files that S3 has with the "
-    "same content are not sent, so a repeated command continues an interrupted upload.",
+    "same content are not sent, so a repeated command continues an interrupted upload. Links in a folder are followed, "
+    "except a link to a folder that contains it.",
     examples=[
         "smq data put data/imagenet",
         "smq data put val.csv s3://datasets/imagenet/val.csv",
@@ -141,27 +141,24 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
 
 
-def _files_below(
-    folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = (), links: int = 0
-) -> Iterator[Path]:
-    """Yield the files in a folder, sorted, also those behind links. Add paths that cannot be read to ``left_out``.
+def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield the files in a folder, sorted, also those behind links. Add each path without a file to ``left_out``.
 
-    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. ``links`` is the
-    number of links on the way: beyond MOST_LINKS, folders that link to one another would be uploaded many times.
+    ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. A folder that
+    several links lead to is uploaded at the path of each link, as by ``cp -rL``.
     """
     try:
         real = folder.resolve()
-        links += folder.is_symlink()
-        if real in above or links > MOST_LINKS:
-            left_out.append((folder, "a link to a folder that contains it" if real in above else "a link behind links"))
+        if real in above:
+            left_out.append((folder, "a link to a folder that contains it"))
             return
         for path in sorted(folder.iterdir()):
             if path.is_dir():
-                yield from _files_below(path, left_out, (*above, real), links)
+                yield from _files_below(path, left_out, (*above, real))
             elif path.is_file():
                 yield path
-            elif not path.exists():
-                left_out.append((path, "a broken link"))
+            else:
+                left_out.append((path, "not a file or folder" if path.exists() else "a broken link"))
     except OSError as error:
         left_out.append((folder, error.strerror or str(error)))
 

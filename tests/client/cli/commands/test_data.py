@@ -48,6 +48,10 @@ def put(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out.strip()
 
 
+def keys(s3: Any) -> list[str]:
+    return [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets").get("Contents", ())]
+
+
 def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
     there = "uploaded to s3://sets/a"
     assert put(capsys, "set", "s3://sets/a") == f"3 files, 20.0 MB, {there}"
@@ -74,14 +78,31 @@ def test_links_in_a_folder_are_followed_or_named(tmp_path: Path, s3: Any, capsys
     (tmp_path / "set" / "copy").symlink_to(tmp_path / "other" / "file")
     (tmp_path / "set" / "deep" / "up").symlink_to("..")
     (tmp_path / "set" / "gone").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "set" / "pipe")
     assert main(["data", "put", "set", "s3://sets/a"]) == 0
     out, err = capsys.readouterr()
     assert out == "2 files, 6 bytes, uploaded to s3://sets/a\n"
     assert sorted(err.splitlines()) == [
         "smq: not uploaded: set/deep/up: a link to a folder that contains it",
         "smq: not uploaded: set/gone: a broken link",
+        "smq: not uploaded: set/pipe: not a file or folder",
     ]
-    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]] == ["a/copy", "a/folder/file"]
+    assert keys(s3) == ["a/copy", "a/folder/file"]
+
+
+def test_links_behind_links_are_followed(tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(6):
+        (tmp_path / f"part{number}").mkdir()
+        (tmp_path / f"part{number}" / "file").write_text("one")
+        (tmp_path / f"part{number}" / "next").symlink_to(f"../part{number + 1}")
+    (tmp_path / "part6").mkdir()
+    (tmp_path / "part6" / "file").write_text("one")
+    (tmp_path / "part6" / "next").symlink_to("../part2")
+    assert main(["data", "put", "part0", "s3://sets/a"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "7 files, 21 bytes, uploaded to s3://sets/a\n"
+    assert err == f"smq: not uploaded: part0/{'next/' * 6}next: a link to a folder that contains it\n"
+    assert keys(s3) == [f"a/{'next/' * depth}file" for depth in range(7)]
 
 
 PUT = """
@@ -136,8 +157,7 @@ def test_a_file_is_copied_into_a_folder_under_its_name(
     assert put(capsys, "s3://sets/a/small", "s3://sets/c", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/c"
     s3.put_object(Bucket="sets", Key="empty/")
     put(capsys, "s3://sets/empty/", "s3://sets/d", "--from", "a")
-    keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket="sets")["Contents"]]
-    assert keys == ["a/small", "b/small", "c", "d/", "empty/"]
+    assert keys(s3) == ["a/small", "b/small", "c", "d/", "empty/"]
 
 
 def test_an_address_of_another_profile_needs_a_target(
