@@ -243,7 +243,7 @@ def data_get(path: str, to: Path | None) -> int:
     from sagemaker_queue.jobs.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
 
     source, storage = _address(path), _storage()
-    found = storage.stored(source)
+    found = [stored for stored in storage.stored(source) if not _is_marker(stored)]
     if not found:
         return _report_missing(source)
     target, total = _target(path, source, to), sum(stored.size for stored in found)
@@ -254,9 +254,7 @@ def data_get(path: str, to: Path | None) -> int:
         if is_file:
             fetch_file(found[0], target, storage, progress)
             return _print_downloaded(found, target)
-        # An object with a key that ends with / marks an empty folder.
-        files_there = [stored for stored in found if not stored.address.key.endswith("/")]
-        done = fetch_all(files_there, source.folder.key, target, storage, progress)
+        done = fetch_all(found, source.folder.key, target, storage, progress)
     print_left_out([(stored.address, reason) for stored, reason in done.refused], "downloaded")
     _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
@@ -352,6 +350,11 @@ def _storage() -> S3Storage:
 
     named = connection()
     return S3Storage.of(find_config(url=named.url, profile=named.profile))
+
+
+def _is_marker(stored: Stored) -> bool:
+    """Return whether an object only marks an empty folder, as the console of S3 creates them."""
+    return stored.size == 0 and stored.address.key.endswith("/")
 
 
 def _is_file(found: Sequence[Stored], address: S3Address) -> bool:

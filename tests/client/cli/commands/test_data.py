@@ -160,6 +160,23 @@ def test_a_file_is_copied_into_a_folder_under_its_name(
     assert keys(s3) == ["a/small", "b/small", "c", "d/", "empty/"]
 
 
+def test_markers_of_empty_folders_are_not_downloaded(
+    tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s3.put_object(Bucket="sets", Key="empty/")
+    for address in ("s3://sets/empty/", "s3://sets/empty"):
+        assert main(["data", "get", address]) == 3
+        assert capsys.readouterr().err == f"smq: There is no file at {address}.\n"
+    assert not (tmp_path / "empty").exists()
+    s3.put_object(Bucket="sets", Key="full/inner/")
+    s3.put_object(Bucket="sets", Key="full/file", Body=b"one")
+    assert main(["data", "get", "s3://sets/full"]) == 0
+    assert capsys.readouterr() == ("1 file, 3 bytes, now in full\n", "")
+    s3.put_object(Bucket="sets", Key="full/odd/", Body=b"one")
+    assert main(["data", "get", "s3://sets/full"]) == 1
+    assert "not downloaded: s3://sets/full/odd/: " in capsys.readouterr().err
+
+
 def test_an_address_of_another_profile_needs_a_target(
     folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
