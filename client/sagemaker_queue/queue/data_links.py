@@ -14,6 +14,11 @@ class S3Address:
     bucket: str
     key: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise InvalidOption unless the address is UTF-8 text, as the names of files on Linux need not be."""
+        if not is_utf8(f"{self.bucket}{self.key}"):
+            raise InvalidOption(f"{f's3://{self.bucket}/{self.key}'!r} is not UTF-8 text, as addresses in S3 are.")
+
     @classmethod
     def parse(cls, text: str) -> "S3Address":
         """Parse an address. Raises InvalidOption for any other text."""
@@ -38,6 +43,15 @@ class S3Address:
     def name(self) -> str:
         """Last part of the key."""
         return posixpath.basename(self.key.rstrip("/"))
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether the text can be encoded; an argument or a file's name with other bytes has surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_address(text: str) -> bool:

@@ -28,7 +28,14 @@ from tenacity import (
 )
 from urllib3.exceptions import LocationParseError
 
-from sagemaker_queue.errors import ConfigError, NoAccountProfile, NotAuthenticated, QueueError, Unavailable
+from sagemaker_queue.errors import (
+    ConfigError,
+    InvalidOption,
+    NoAccountProfile,
+    NotAuthenticated,
+    QueueError,
+    Unavailable,
+)
 from sagemaker_queue.queue.config.queue_config import ACCOUNT_PROFILES_VARIABLE, QueueConfig
 from sagemaker_queue.queue.error_mapping import refusal
 
@@ -96,8 +103,11 @@ class Transport:
         """
         url = self._url + path
         if query:
-            # Write a space as %20, because a "+" would be signed as a plus sign.
-            url += "?" + urlencode(query, quote_via=quote, safe="")
+            try:
+                # Write a space as %20, because a "+" would be signed as a plus sign.
+                url += "?" + urlencode(query, quote_via=quote, safe="")
+            except UnicodeEncodeError as fault:
+                raise InvalidOption(f"{fault.object!r} is not UTF-8 text, and cannot be sent.") from fault
         response = self._send(method, url, None if content is None else json.dumps(content, default=dict))
         if not response.ok or response.is_redirect:
             error = refusal(response)

@@ -17,7 +17,7 @@ from sagemaker_queue.jobs.formatting import amount, file_size, moment, one_line
 from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.config.queue_config import find_config, find_defaults
-from sagemaker_queue.queue.data_links import S3Address, address_of, is_address
+from sagemaker_queue.queue.data_links import S3Address, address_of, is_address, is_utf8
 
 if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
@@ -153,7 +153,9 @@ def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[
             left_out.append((folder, "a link to a folder that contains it"))
             return
         for path in sorted(folder.iterdir()):
-            if path.is_dir():
+            if not is_utf8(path.name):
+                left_out.append((path, "its name is not UTF-8 text"))
+            elif path.is_dir():
                 yield from _files_below(path, left_out, (*above, real))
             elif path.is_file():
                 yield path

@@ -49,8 +49,8 @@ class ProfileFile:
     def set(self, profile: str, setting: str, value: str | None) -> None:
         """Set a setting of a profile, or remove the setting (None). The first profile becomes the default profile.
 
-        Raises InvalidOption if there is no such setting. Raises ConfigError, and leaves the file unchanged, if the
-        file would become invalid.
+        Raises InvalidOption if there is no such setting, or if the text is not UTF-8. Raises ConfigError if the file
+        would become invalid. After an error, the file is unchanged.
         """
         profiles = self._document.setdefault("profiles", tomlkit.table(is_super_table=True))
         table = profiles.setdefault(profile, tomlkit.table())
@@ -106,12 +106,18 @@ class ProfileFile:
 
     def _save(self) -> None:
         check_profiles(self.content, self.path)
+        try:
+            content = tomlkit.dumps(self._document).encode()
+        except UnicodeEncodeError as error:  # an argument with bytes that are not UTF-8
+            raise InvalidOption(
+                "Nothing is changed: the names of the profile and of the setting, and the value, must be UTF-8 text."
+            ) from error
         target = self.path.resolve()  # the path may be a link, such as one into a dotfiles repository
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=target.parent) as folder:  # removed even if the write fails
-                with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
-                    file.write(tomlkit.dumps(self._document))
+                with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                    file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
                 Path(file.name).replace(target)  # atomic
