@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.errors import FolderError
+from sagemaker_queue.errors import FolderError, InvalidOption
 from sagemaker_queue.jobs.packaging.packing import pack
 
 
@@ -251,6 +251,13 @@ class TestSecretsStay:
         (folder / ".smqignore").unlink()
         (folder / ".gitignore").write_text("*.x\n!.env\n")  # is about git, and says nothing of jobs
         assert self.packed(folder) == {".gitignore"}
+
+    @pytest.mark.parametrize("patterns", [["!"], [""], ["# .env"], ["!.env"], ["*.pem", "!"], ["!.env", "*.pem"]])
+    def test_patterns_without_effect_are_refused(self, folder: Path, patterns: list[str]) -> None:
+        fill(folder, ".env", "train.py")
+        with pytest.raises(InvalidOption, match="files to pack: "):
+            self.packed(folder, include_secrets=patterns)
+        assert self.packed(folder, include_secrets=["*.env", "!.env"]) == {"train.py"}
 
     def test_the_command_tells_and_lists(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

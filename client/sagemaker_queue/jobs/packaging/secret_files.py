@@ -12,6 +12,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from sagemaker_queue.errors import InvalidOption
+
 # In the syntax of .gitignore: a file that matches a pattern after a ! is not secret.
 PATTERNS = """
 .env
@@ -111,10 +113,16 @@ _CONTENT = (
 
 
 class SecretFiles:
-    """The secret files of a folder; ``allowed`` are patterns of files that are packed nevertheless."""
+    """The secret files of a folder; ``allowed`` are patterns of files that are packed nevertheless.
+
+    Raises InvalidOption for patterns without effect, because the user expects that files are packed.
+    """
 
     def __init__(self, allowed: Sequence[str] = ()) -> None:
+        included = [_includes(pattern) for pattern in allowed]
         self._allowed = GitIgnoreSpec.from_lines(allowed)
+        if included and not included[0]:
+            raise InvalidOption(f"{allowed[0]!r} names no files to pack: leave out the !, or put a pattern before it.")
 
     def has(self, path: Path, relative: str, *, is_folder: bool = False) -> bool:
         """Return whether a file or folder may have secrets, and so is not packed.
@@ -126,6 +134,20 @@ class SecretFiles:
             return False
         # Compare in lower case, because .ENV and .env are one file on some file systems.
         return _NAMES.match_file(relative.lower()) or (not is_folder and _holds_secret(path))
+
+
+def _includes(pattern: str) -> bool:
+    """Return whether a pattern of .gitignore names files, and not exceptions from other patterns.
+
+    Raises InvalidOption if the pattern is invalid, empty or a comment.
+    """
+    try:
+        included = [found.include for found in GitIgnoreSpec.from_lines([pattern]).patterns]
+    except ValueError:
+        included = []
+    if included not in ([True], [False]):
+        raise InvalidOption(f"{pattern!r} is not a pattern of files to pack: it must look like .env or keys/*.pem.")
+    return included == [True]
 
 
 def _holds_secret(path: Path) -> bool:
