@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Callable, Literal, Optional, TypedDict, Union
 
-from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import one_line
+from sagemaker_queue.jobs.times import iso_time
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.data_links import is_address, parse_link
 
@@ -117,10 +117,7 @@ def _later(time: Union[str, datetime]) -> str:
     if isinstance(time, str) and _RELATIVE.fullmatch(time.strip()):
         time = datetime.now(timezone.utc) + timedelta(seconds=min(seconds(time), _TEN_YEARS))
     try:
-        if isinstance(time, str):
-            time = in_utc(datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip())))
-        else:
-            time = time.astimezone(timezone.utc)
+        time = iso_time(time) if isinstance(time, str) else time.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{time!r} is not a time: write 2026-11-28, 2026-11-28T18:00 (UTC), or 90m, 2h or 3d from now."

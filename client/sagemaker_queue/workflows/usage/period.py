@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from api_contract.history import PastAttempt
-from api_contract.shape import in_utc
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.jobs.times import iso_time
 from sagemaker_queue.workflows.selection import Selection
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
 
     Raises InvalidOption for any other text.
     """
-    ago = _AGO.fullmatch(text)
+    ago = _AGO.fullmatch(text.strip())
     if ago:
         return (now or datetime.now(timezone.utc)) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        return in_utc(datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text)))
+        return iso_time(text)
     except (ValueError, OverflowError):
         raise InvalidOption(
             f"{text!r} is not a time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago"
@@ -42,7 +42,7 @@ def moment_ahead(text: str, now: datetime | None = None) -> datetime:
     Raises InvalidOption for any other text.
     """
     now = now or datetime.now(timezone.utc)
-    if _AGO.fullmatch(text):
+    if _AGO.fullmatch(text.strip()):
         return now + (now - moment_of(text, now))
     try:
         return moment_of(text, now)

@@ -181,6 +181,8 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
         ("2w", NOW - timedelta(days=14)),
         ("2026-11-22T12:00Z", NOW),
         ("2026-11-22T12:00", NOW),
+        (" 2026-11-22T12:00z ", NOW),
+        (" 12h ", NOW - timedelta(hours=12)),
         ("2026-11-22T13:00:00+01:00", NOW),
     ],
 )
