@@ -395,6 +395,11 @@ class JobSummary(Answer, frozen=True):
         return self.carries is not None or self.job.startswith(CARRIER_PREFIX)
 
     @property
+    def may_be_preempted(self) -> bool:
+        """Whether the job is preemptible and was not preempted as often as its own `max_preemptions` allows."""
+        return self.preemptible and (self.max_preemptions is None or self.preemptions < self.max_preemptions)
+
+    @property
     def finished(self) -> bool:
         """Whether the job is finished for good."""
         return self.state in FINISHED

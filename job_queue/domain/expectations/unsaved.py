@@ -38,7 +38,7 @@ def unsaved_candidates(active: Iterable[Job], now: float) -> list[Job]:
         job
         for job in active
         if job.state is JobState.RUNNING
-        and job.preemptible
+        and job.may_be_preempted
         and job.carries is None
         and job.launched
         and job.started

@@ -1,5 +1,6 @@
 """A preemptible job that has run for an hour without a checkpoint is found once, with a few look-ups."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,10 +11,12 @@ from job_queue.adapters.records.packed_json import compress, from_compressed, to
 from job_queue.domain.domain_events import DomainEvent, UnsavedJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.outlook import STALE_SECONDS
-from job_queue.domain.expectations.unsaved import LOOK_SECONDS, MOST_LOOKED
+from job_queue.domain.expectations.unsaved import LOOK_SECONDS, MOST_LOOKED, unsaved_candidates
+from job_queue.domain.job import iso
+from job_queue.scheduler import JobState
 from job_queue.services.outlook import OutlookService
 from job_queue.services.watches.unsaved_work import UnsavedWork
-from tests.jobs import OWNER, a_request
+from tests.jobs import OWNER, a_job, a_request
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api
 
@@ -147,6 +150,13 @@ def test_a_job_without_a_checkpoint_folder_is_found_without_a_look_at_s3(
 def test_a_job_that_cannot_be_preempted_loses_nothing(watched: Watched) -> None:
     watched.queue.submit("job1", Tags=[{"Key": "preemptible", "Value": "false"}])
     assert watched.look(2 * HOUR) == [] and watched.bucket.asked == []
+
+
+@pytest.mark.parametrize(("most", "preempted", "found"), [(None, 3, True), (2, 1, True), (2, 2, False), (2, 3, False)])
+def test_a_job_at_its_own_limit_of_preemptions_loses_nothing(most: int | None, preempted: int, found: bool) -> None:
+    job = a_job("job1", state=JobState.RUNNING, launched="job1-qstamp-9", started=iso(1_700_000_000))
+    job = replace(job, max_preemptions=most, preempted_in_all=preempted)
+    assert bool(unsaved_candidates([job], 1_700_000_000 + HOUR)) is found
 
 
 def test_a_bucket_that_may_not_be_listed_says_nothing(watched: Watched) -> None:

@@ -170,7 +170,7 @@ COLUMNS: dict[str, Column] = {
     "since": ("In State", lambda job: age(job.state_since)),
     "training-job": ("Training Job", lambda job: job.training_job_name),
     "held": ("Held", lambda job: "yes" if job.held else None),
-    "preemptible": ("Preemptible", lambda job: "yes" if job.preemptible else "no"),
+    "preemptible": ("Preemptible", lambda job: "yes" if job.may_be_preempted else "no"),
     "interactive": ("Interactive", lambda job: "yes" if job.interactive else "no"),
     "pools": ("Pools", lambda job: ", ".join(job.pools)),
     "slots": ("Slots", _slots),
@@ -204,7 +204,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Owner": _owner(job.owner),
         "Held": "yes: it starts only after smq release" if job.held else None,
         "Interactive": "yes: within its project's quota it comes before training jobs" if job.interactive else None,
-        "Preemptible": None if job.preemptible else "no: it uses only quota, and is not stopped to make room",
+        "Preemptible": None if job.may_be_preempted else "no: it uses only quota, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
         "Instances": _instances(job),
         "GPUs": job.gpus

@@ -159,7 +159,7 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
                 "Shared instance": job.carrier,
                 "Submitted": f"{moment(job.entry_time)} UTC",
                 "Interactive": "yes" if job.interactive else None,
-                "Preemptible": None if job.preemptible else "no",
+                "Preemptible": None if job.may_be_preempted else "no",
                 "On hold": "yes: it starts after it is released" if job.held else None,
                 **limit_facts(job),
                 "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,

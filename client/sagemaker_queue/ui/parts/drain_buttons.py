@@ -115,7 +115,9 @@ def _drain_dialog(pool: PoolStatus, jobs: list[JobSummary]) -> ui.dialog:
         effect = ui.label().props("role=status").classes("text-sm")
 
         def show_effect() -> None:
-            stopped = sum(stops.value == "all" or (stops.value == "preemptible" and job.preemptible) for job in jobs)
+            stopped = sum(
+                stops.value == "all" or (stops.value == "preemptible" and job.may_be_preempted) for job in jobs
+            )
             clauses = drain_effects(stopped, len(jobs) - stopped, now=not at.value)
             effect.set_text(f"For the jobs that run now: {', '.join(clauses) or 'no job runs there'}.")
 

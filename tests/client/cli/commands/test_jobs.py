@@ -189,6 +189,13 @@ class TestShow:
         assert "Pools        p5, p4" in page
         assert "Instances    2" in page
 
+    def test_a_job_at_its_own_limit_is_not_preemptible(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, job("job1", "running", 1, maxPreemptions=1, preemptions=1))
+        assert main(["show", "job1"]) == 0
+        assert "Preemptible  no: it uses only quota" in capsys.readouterr().out
+
 
 LONG = "failed, retry 1 of 3: AlgorithmError: " + "word " * 40
 

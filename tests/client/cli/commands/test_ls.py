@@ -249,6 +249,15 @@ class TestLs:
         assert main(["ls", "--json"]) == 0
         assert capsys.readouterr() == ("[]\n", "")
 
+    def test_a_job_at_its_own_limit_is_not_preemptible(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        jobs = [job(f"job{count}", "running", 1, maxPreemptions=2, preemptions=count) for count in (1, 2, 3)]
+        server.answers(200, {"jobs": [*jobs, job("job4", "running", 1, preemptions=9)], "next": None})
+        assert main(["ls", "-o", "job,preemptible"]) == 0
+        rows = capsys.readouterr().out.splitlines()[2:]
+        assert [row.split() for row in rows] == [["job1", "yes"], ["job2", "no"], ["job3", "no"], ["job4", "yes"]]
+
     def test_what_the_policy_says_of_a_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         held = job("job2", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], slots={})
         runs = job("job1", "running", 1, held=False, preemptible=True, pools=[], slots={"p5": 1, "c6": 2})
