@@ -79,6 +79,14 @@ def _complaint(request: Mapping[str, Any], position: tuple[int, bool] | None) ->
         return "The specified nextToken is invalid."
     if not position[1] and since < _FIRST_FROM_TAIL:
         return "startFromHead can be false only with a startTime on or after 2024-01-01T00:00:00Z."
+    return _pattern_complaint(request.get("filterPattern", ""))
+
+
+def _pattern_complaint(pattern: str) -> str:
+    try:
+        matches(pattern, "")
+    except re.error as error:
+        return f"Invalid filter pattern: {error}."
     return ""
 
 

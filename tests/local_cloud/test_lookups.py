@@ -173,6 +173,8 @@ class TestLogFilters:
             ({"limit": 10_001}, "InvalidParameterException"),
             ({"startTime": 2, "endTime": 1}, "InvalidParameterException"),
             ({"startFromHead": False}, "InvalidParameterException"),
+            ({"filterPattern": "loss %(%"}, "InvalidParameterException"),
+            ({"filterPattern": "-%[a%", "logStreamNamePrefix": "nobody/"}, "InvalidParameterException"),
             ({"startFromHead": False, "startTime": 1_704_067_199_999}, "InvalidParameterException"),
         ],
     )
