@@ -16,14 +16,15 @@ from sagemaker_queue.presentation.documents import read_document
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 
 _QUEUE_FACTS = "MaxCapacity and live jobs"
+_ONLY_KNOWN_TO_THE_QUEUE = "MaxCapacity, live jobs, shared instances, and the queue's own region and account"
 
 
 @command(
     "check",
     help="check whether a policy could be applied",
     description="Check whether a policy could be applied. This machine checks the rules, without a queue. The "
-    "queue, if it can be reached, also checks MaxCapacity and the pools and projects of live jobs. "
-    "Nothing is applied. Each fault is printed on a line; the exit code is 0 without faults, and 1 with "
+    "queue, if it can be reached, also checks MaxCapacity, regions, and the pools and projects of live "
+    "jobs. Nothing is applied. Each fault is printed on a line; the exit code is 0 without faults, and 1 with "
     "faults.",
     examples=["smq policy check policy.yaml", "smq policy check --offline policy.yaml"],
 )
@@ -45,7 +46,8 @@ def policy_check(file: str, offline: bool) -> int:
     if found.incomplete:
         print("There may be more faults, which are found when these are corrected.")
     if not found.faults:
-        print(f"{name} can be applied: {_content(document)}.")
+        verdict = "follows the rules" if found.not_asked else "can be applied"
+        print(f"{name} {verdict}: {_content(document)}.")
     print(_checked(here, found.not_asked, found.version))
     return REFUSED if found.faults else DONE
 
@@ -104,8 +106,8 @@ def _checked(here: bool, not_asked: str | None, version: int | None) -> str:
     """
     if not_asked:
         return (
-            f"Checked: syntax and rules (on this machine). Not checked: {_QUEUE_FACTS}, because no queue was asked "
-            f"({clean(not_asked)})."
+            f"Checked: syntax and rules (on this machine). Not checked: {_ONLY_KNOWN_TO_THE_QUEUE}, because no queue "
+            f"was asked ({clean(not_asked)})."
         )
     compared = f", compared with version {version}" if version is not None else ""
     if not here:
