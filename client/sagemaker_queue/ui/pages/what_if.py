@@ -75,6 +75,7 @@ class _TriedPolicy:
         self.on_answer: Callable[[], None] = lambda: None
         self._tab = tab
         self._hours = hours
+        self._tries = 0  # the number of texts and requests so far, by which the newest is known
         self._document: Any = deepcopy(dict(document))
         heading(name, 2)
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
@@ -124,6 +125,7 @@ class _TriedPolicy:
         try:
             read = document_in(self._text.value or "", "The text")
         except InvalidDocument as error:
+            self._tries += 1
             self._show([str(error)])
             return
         await self._replace(read)
@@ -146,10 +148,14 @@ class _TriedPolicy:
         ui.download.content(self._text.value or "", f"policy-{self.name.lower()}.yaml", "text/yaml")
 
     async def ask(self) -> None:
-        """Request and show the preview of this policy."""
+        """Request and show the preview of this policy, unless a newer try precedes the answer."""
         self._timer.active = False
+        self._tries += 1
+        this_try = self._tries
         self._show(["Asking ..."])
-        answer = await self._tab.ask(_previewed, self._tab, self._document, self._hours())
+        answer = await self._tab.ask(_previewed, self._tab, deepcopy(self._document), self._hours())
+        if this_try != self._tries:
+            return
         if isinstance(answer, str):
             self._show([answer])
         elif answer is not None:

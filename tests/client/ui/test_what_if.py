@@ -1,0 +1,59 @@
+"""The page What if in a real browser: only the newest request shows its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.browser import browsing, page_of, smq_ui
+from tests.client.ui.sample_queue import sample_queue
+from tests.waiting import PATIENCE, until
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_late_answer_does_not_replace_a_newer_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        sample_queue(1) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
+        browsing() as browser,
+        page_of(browser, served) as page,
+    ):
+        answer, gates, asked = queue.answer, [Event(), Event()], list[int]()
+
+        def answer_at_the_gate(method: str, path: str) -> tuple[int, Any]:
+            status, body = answer(method, path)
+            if path.endswith("/policy/preview"):
+                number = len(asked)
+                asked.append(number)
+                assert gates[min(number, 1)].wait(PATIENCE)
+                body = {**body, "starts": [{"job": f"answer-{number}", "slots": {"p5": 1}}]}
+            return status, body
+
+        monkeypatch.setattr(queue, "answer", answer_at_the_gate)
+        page.goto(f"{served.address}what-if")
+        page.get_by_text("The whole policy, as text").first.click()
+        page.get_by_text("The whole policy, as text").last.click()
+        cards = page.locator(".smq-card").filter(has=page.get_by_role("button", name="Try this text"))
+        first, second = cards.first, cards.last
+        first.get_by_role("button", name="Try this text").click()
+        until(lambda: asked)
+        first.locator(".cm-content").fill("pools: 2026-02-30")
+        first.get_by_role("button", name="Try this text").click()
+        first.get_by_text("this is not a valid number").wait_for()
+        first.locator(".cm-content").fill("pools: []")
+        first.get_by_role("button", name="Try this text").click()
+        first.get_by_text("Asking ...").wait_for()  # the second request of A waits for the answer to the first request
+        gates[0].set()
+        until(lambda: len(asked) == 2)
+        second.get_by_role("button", name="Try this text").click()
+        second.get_by_text("Asking ...").wait_for()  # the page of A has had the first answer before this
+        assert page.get_by_text("answer-0").count() == 0
+        first.get_by_text("Asking ...").wait_for()
+        gates[1].set()
+        first.get_by_text("1 job would start now: answer-").wait_for()
+        second.get_by_text("1 job would start now: answer-").wait_for()
+        assert page.get_by_text("answer-0").count() == 0
