@@ -15,6 +15,7 @@ from job_queue.services.preview import PreviewService
 from tests.jobs import OWNER, P5, a_body
 from tests.queue_harness import Harness
 from tests.unit.queue_api import P4, STRANGER, Api, Governed, a_policy
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -124,7 +125,7 @@ def test_threads_that_ask_at_the_same_moment_get_two_permits() -> None:
         try:
             with queue.repository.heavy_requests.permit(f"{OWNER}{number}", queue.now, ("1", "0")):
                 took.append(number)
-                end.wait(10)
+                end.wait(PATIENCE)
         except Exception:
             took.append(-1)
             if took.count(-1) == 6:
@@ -134,7 +135,7 @@ def test_threads_that_ask_at_the_same_moment_get_two_permits() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert took.count(-1) == 6
 
 
