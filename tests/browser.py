@@ -46,8 +46,10 @@ def browsing() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # As root, and in containers, it cannot make a sandbox; it visits nothing but our own page.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 @contextmanager
@@ -60,8 +62,10 @@ def page_of(browser: Browser, served: Served | None = None, **settings: object) 
     page = context.new_page()
     wrong: list[str] = []
     page.on("pageerror", lambda error: None if _HARMLESS in str(error) else wrong.append(str(error)))
-    yield page
-    context.close()
+    try:
+        yield page
+    finally:
+        context.close()
     assert not wrong, wrong
 
 
