@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 pytestmark = pytest.mark.thorough
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME_CLIENT = ("awslambdaric", "simplejson", "snapshot-restore-py")
-ANSWERED_WITHIN = 60.0  # seconds; a cold start takes about two
 HOST_ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
@@ -89,7 +90,7 @@ class RuntimeApi:
                 if event is None:  # and nobody is there any more
                     self.close_connection = True
                     return
-                deadline = str(int((time.time() + 45) * 1000))
+                deadline = str(int((time.time() + PATIENCE) * 1000))
                 function = "arn:aws:lambda:us-east-1:123456789012:function:queue"
                 self.answer(
                     200,
@@ -133,7 +134,7 @@ class Function:
     def invoke(self, event: Json) -> Json:
         """The function's answer to the event."""
         self.api.events.put(event)
-        deadline = time.monotonic() + ANSWERED_WITHIN
+        deadline = time.monotonic() + PATIENCE  # a cold start takes about two seconds
         while True:
             try:
                 path, outcome = self.api.outcomes.get(timeout=0.2)

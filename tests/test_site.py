@@ -16,11 +16,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.browser import browsing, page_of
+from tests.waiting import until
 from tools.markdown import headings
 from tools.site import COPIES, MKDOCS, build, for_mkdocs, navigation, paths
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {"wide": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -211,6 +212,12 @@ SOUGHT = {
 }
 
 
+def is_among_the_first(tab: Page, page: str) -> bool:
+    """Return whether one of the first three results of a search is a page."""
+    read = "links => links.slice(0, 3).map(link => link.getAttribute('href') || '')"
+    return any(page in found for found in tab.locator(".md-search-result__item > a").evaluate_all(read))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", SIZES)
 def test_search_leads_to_the_page(browser: Browser, address: str, size: str) -> None:
@@ -218,8 +225,8 @@ def test_search_leads_to_the_page(browser: Browser, address: str, size: str) -> 
         for words, page in SOUGHT.items():
             tab.goto(f"{address}?q={words.replace(' ', '+')}")
             tab.locator(".md-search-result__link").first.wait_for(state="attached")
-            pages = [link.get_attribute("href") or "" for link in tab.locator(".md-search-result__item > a").all()]
-            assert any(page in found for found in pages[:3]), (words, pages)
+            # The results are added one by one, so the third one may be late.
+            until(partial(is_among_the_first, tab, page))
         tab.goto(address)
         if size == "phone":
             tab.locator("label[for=__search].md-header__button").click()
@@ -248,8 +255,8 @@ def test_the_theme_is_that_of_the_system_and_can_be_chosen(browser: Browser, add
     for wanted, scheme in (("light", "default"), ("dark", "slate")):
         with page_of(browser, viewport=SIZES["wide"], color_scheme=wanted) as tab:
             tab.goto(address)
-            assert tab.locator("body").get_attribute("data-md-color-scheme") == scheme
+            tab.locator(f"body[data-md-color-scheme={scheme}]").wait_for()
     with page_of(browser, viewport=SIZES["wide"], color_scheme="dark") as tab:
         tab.goto(address)
         tab.get_by_title("Use the light theme").click()
-        assert tab.locator("body").get_attribute("data-md-color-scheme") == "default"
+        tab.locator("body[data-md-color-scheme=default]").wait_for()

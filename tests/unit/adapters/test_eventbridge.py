@@ -20,6 +20,7 @@ from job_queue.domain.state_machine import announce_cut_off, start_missed
 from tests.jobs import NOW, OWNER
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import ADMIN, Harness
+from tests.waiting import PATIENCE
 
 Json = dict[str, Any]
 
@@ -56,7 +57,7 @@ class NotifyingQueue:
     def slow(self) -> Iterator[None]:
         """EventBridge answers nothing meanwhile."""
         over = threading.Event()
-        self.background.submit(over.wait, 10)
+        self.background.submit(over.wait, PATIENCE)
         try:
             yield
         finally:
@@ -64,7 +65,7 @@ class NotifyingQueue:
 
     def events(self) -> list[tuple[str, Json]]:
         """All that arrived, as (detail-type, detail)."""
-        self.notifier.flush(10)
+        self.notifier.flush(PATIENCE)
         entries = [entry for call in self.bridge.calls for entry in call]
         assert {entry["Source"] for entry in entries} <= {"sagemaker-queue"}
         assert not [entry for entry in entries if "EventBusName" in entry], "the default bus"
@@ -338,7 +339,7 @@ def test_what_eventbridge_refuses_is_sent_once_more(notifying: NotifyingQueue) -
     notifying.bridge.refuse = 1
     with notifying.slow():
         notifying.queue.submit("job1")
-    notifying.notifier.flush(10)
+    notifying.notifier.flush(PATIENCE)
     assert [[entry["DetailType"] for entry in call] for call in notifying.bridge.calls] == [
         ["Training Job Queued", "Training Job Started"],
         ["Training Job Queued"],
@@ -349,7 +350,7 @@ def test_what_eventbridge_refuses_is_sent_once_more(notifying: NotifyingQueue) -
 def test_what_stays_refused_is_lost_and_counted(notifying: NotifyingQueue) -> None:
     notifying.bridge.refuse = 100
     notifying.queue.submit("job1")
-    notifying.notifier.flush(10)
+    notifying.notifier.flush(PATIENCE)
     assert sum(notifying.lost) == 2
     assert notifying.queue.state("job1") == "running"
 
@@ -357,7 +358,7 @@ def test_what_stays_refused_is_lost_and_counted(notifying: NotifyingQueue) -> No
 def test_a_broken_eventbridge_fails_nothing_and_later_events_arrive(notifying: NotifyingQueue) -> None:
     notifying.bridge.broken = True
     notifying.queue.submit("job1")
-    notifying.notifier.flush(10)
+    notifying.notifier.flush(PATIENCE)
     assert notifying.queue.state("job1") == "running"
     assert sum(notifying.lost) == 2
     notifying.bridge.broken = False

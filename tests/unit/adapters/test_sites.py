@@ -12,10 +12,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import HTTPClientError
 from botocore.httpsession import URLLib3Session
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
+from job_queue.adapters.sites import clients as clients_module
 from job_queue.adapters.sites.clients import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -26,6 +28,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Site
 from local_cloud.ports import free_ports
 from tests.jobs import a_request
+from tests.waiting import PATIENCE
 
 ROLE = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
 OHIO, LAB = Site("us-east-2"), Site("us-east-2", ROLE)
@@ -85,6 +88,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEQUEUE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        for name in ("_READING", "_LAUNCHING"):  # on a busy machine the server may answer after many seconds
+            patient = getattr(clients_module, name).merge(Config(connect_timeout=PATIENCE, read_timeout=PATIENCE))
+            monkeypatch.setattr(clients_module, name, patient)
         yield server
         server.shutdown()
 
@@ -133,7 +139,7 @@ def test_a_role_that_may_not_be_assumed_is_no_answer_of_sagemaker(aws: Aws) -> N
 
 def test_a_site_that_refuses_connections_is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch, aws: Aws) -> None:
     clock = Clock()
-    aws.server_close()  # the port has no server now
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports()}")  # the port has no server
     api = training(SiteClients("", clock), OHIO)
     asked: list[float] = []
     monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", counted(clock, asked))

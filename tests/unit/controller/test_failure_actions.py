@@ -14,6 +14,7 @@ from job_queue.domain.state_machine import JobTransition, failure_class_in
 from tests.jobs import OWNER
 from tests.queue_harness import Harness
 from tests.unit.queue_api import STRANGER, Api
+from tests.waiting import PATIENCE
 
 PROGRAM = "AlgorithmError: ExecuteUserScriptError: exit code 1"
 IMPORT = "ModuleNotFoundError: No module named 'nosuch'"
@@ -195,7 +196,7 @@ def test_the_event_of_a_covered_failure_has_no_notice() -> None:
         queue.submit(name)
     for name in ("a", "b"):
         queue.fail(f"{name}-qstamp-1")
-    notifier.flush(5)
+    notifier.flush(PATIENCE)
     ends = [json.loads(it["Detail"]) for it in sent if it["DetailType"] == "Training Job Finished"]
     assert [(it["job"], it["failureClass"], it.get("noticeOf")) for it in ends] == [
         ("a", "user_error", None),

@@ -17,6 +17,7 @@ from tests.jobs import OWNER, P5, a_job, a_request
 from tests.memory_tables import MemoryTables
 from tests.unit.controller.test_failure_actions import LATE, NCCL, Logged, notifying, tags
 from tests.unit.queue_api import STRANGER, Api
+from tests.waiting import PATIENCE
 
 XID = "NVRM: Xid (PCI:0000:07:00): 48, pid=1, An uncorrectable double bit error (DBE) has been detected"
 CHECK = {"EnableInfraCheck": True}
@@ -278,7 +279,7 @@ def test_people_are_told_of_a_gpu_that_returned_and_not_whose_job_it_was() -> No
     queue.submit("job1")
     queue.fail("theirs-qstamp-1", after=LATE)
     queue.fail("job1-qstamp-1", after=LATE)
-    notifier.flush(5)
+    notifier.flush(PATIENCE)
     (detail,) = [json.loads(it["Detail"]) for it in sent if it["DetailType"] == "Training Job GPU Returned"]
     assert (detail["job"], detail["trainingJobName"]) == ("job1", "job1-qstamp-1")
     assert (detail["failureClass"], detail["returnedGpus"]) == ("hardware", [GPU])

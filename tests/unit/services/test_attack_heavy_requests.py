@@ -2,19 +2,19 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from job_queue.adapters.records.heavy_requests import PERMIT_SECONDS
-from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import TakesTooLong
 from job_queue.services.preview import PreviewService
+from tests.counting import WorkClock
 from tests.jobs import OWNER, P5, a_body
 from tests.queue_harness import Harness
 from tests.unit.queue_api import P4, STRANGER, Api, Governed, a_policy
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.attack
 
@@ -124,7 +124,7 @@ def test_threads_that_ask_at_the_same_moment_get_two_permits() -> None:
         try:
             with queue.repository.heavy_requests.permit(f"{OWNER}{number}", queue.now, ("1", "0")):
                 took.append(number)
-                end.wait(10)
+                end.wait(PATIENCE)
         except Exception:
             took.append(-1)
             if took.count(-1) == 6:
@@ -134,7 +134,7 @@ def test_threads_that_ask_at_the_same_moment_get_two_permits() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert took.count(-1) == 6
 
 
@@ -172,45 +172,30 @@ def many_waiting(jobs: int) -> Harness:
     return queue
 
 
-class ProcessorTime:
-    """A clock that counts the processor time of this process, and how often the clock is read.
-
-    :param rate: seconds that the clock counts for one second.
-    """
-
-    def __init__(self, start: float, rate: float) -> None:
-        self._start = start
-        self._began = time.process_time()
-        self._rate = rate
-        self.readings = 0
-
-    def __call__(self) -> float:
-        self.readings += 1
-        return self._start + self._rate * (time.process_time() - self._began)
-
-
-def previews_in_processor_time(
-    queue: Harness, cluster: ClusterState, rate: float = 1.0
-) -> tuple[PreviewService, ProcessorTime]:
-    clock = ProcessorTime(queue.now, rate)
+def previews_by_work(queue: Harness) -> tuple[PreviewService, WorkClock]:
+    """Return previews whose time limit is one of work, so that it is the same on each machine."""
+    cluster, clock = queue.dry_run.cluster(ahead=True), WorkClock(queue.now)
     return PreviewService(queue.policies, lambda: cluster, clock), clock
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 def test_a_preview_that_cannot_end_in_time_stops_at_once() -> None:
     queue = many_waiting(500)
-    previews, clock = previews_in_processor_time(queue, queue.dry_run.cluster(ahead=True))
-    with pytest.raises(TakesTooLong) as refused:
+    previews, clock = previews_by_work(queue)
+    with clock, pytest.raises(TakesTooLong) as refused:
         previews.of_policy(large(), 48 * HOUR)
     assert clock.readings < 50, "one reading for each simulated moment: 7 are enough, of thousands in 48 hours"
     assert "500 live jobs, 500 projects and 100 pools" in refused.value.message
     assert "0 hours" in str(refused.value.issues[0].remedy)
-    assert previews.of_policy(large(), 0).comparison.all_examined, "which the remedy promises"
+    with clock:
+        assert previews.of_policy(large(), 0).comparison.all_examined, "which the remedy promises"
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 def test_a_preview_of_many_jobs_under_an_ordinary_policy_is_not_given_up() -> None:
     queue = many_waiting(500)
-    a_fast_machine = 0.25  # else this test fails on a slow one
-    previews, _ = previews_in_processor_time(queue, queue.dry_run.cluster(ahead=True), a_fast_machine)
-    assert previews.of_capacity({"p5": 9}, 48 * HOUR).comparison.futures > 0
+    previews, clock = previews_by_work(queue)
+    with clock:
+        assert previews.of_capacity({"p5": 9}, 48 * HOUR).comparison.futures > 0

@@ -15,6 +15,7 @@ from job_queue.simulation.report import HEADERS, readable
 
 HEADER = "job_id,submit_s,duration_s,gpus,nodes,group,user\n"
 TRACE = HEADER + "one,0,1000,8,1,vision,ada\ntwo,100,1000,3,1,nlp,bob\nthree,200,100,16,2,vision,ada\n"
+PATIENTLY = ("--minutes", "1440")  # the most that is allowed, so that a slow machine has time enough
 POLICY = """
 pools: [{name: p5, capacity: 2}]
 projects: [{name: vision, quota: {p5: 1}}, {name: nlp, quota: {p5: 1}}]
@@ -228,11 +229,11 @@ def test_tables_fit_the_terminal_and_durations_are_readable(
 
 
 def test_advice_on_a_trace(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(trace), "--advise"]) == 1
+    assert main([str(trace), "--advise", *PATIENTLY]) == 1
     assert "Too little history for advice" in capsys.readouterr().out
     path = tmp_path / "week.csv"
     path.write_text(HEADER + "".join(f"job{n},{n * 5000},{60 * (1 + n % 2)},8,1,,\n" for n in range(100)))
-    assert main([str(path), "--advise", "--capacity", "1", "--json"]) == 1
+    assert main([str(path), "--advise", "--capacity", "1", "--json", *PATIENTLY]) == 1
     assert json.loads(capsys.readouterr().out)["insufficient"] == "WAITING"
     assert main([str(path), "--advise", "--shared"]) == 2
     assert "--advise compares settings of one policy: leave out --compare" in capsys.readouterr().err
