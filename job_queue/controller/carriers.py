@@ -22,7 +22,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
-from job_queue.domain.carriers.carrier_launch import carrier_name, found, launch_request
+from job_queue.domain.carriers.carrier_launch import carrier_name, new_carrier_job, launch_request
 from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
@@ -218,7 +218,7 @@ class Carriers(ControllerPart):
             leader.project,
         )
         job = replace(
-            found(name, leader, launch.members, pool, TrainingRequest.read(request).footprint, now),
+            new_carrier_job(name, leader, launch.members, pool, TrainingRequest.read(request).footprint, now),
             submission=uuid.uuid4().hex,
             secret=secret,
         )

@@ -10,7 +10,7 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
-from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
+from job_queue.domain.fleet.warm_matching import fitting_jobs, usable_warm_pools, warm_slots
 from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, unusable_pools
 from job_queue.scheduler import (
@@ -156,7 +156,7 @@ class ClusterState:
     def warm(self) -> dict[str, int]:
         """Return the instances that are kept warm and not in use, by pool."""
         kept: dict[str, int] = {}
-        for job in idle(self.external):
+        for job in usable_warm_pools(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
                 kept[pool] = kept.get(pool, 0) + count
         return kept

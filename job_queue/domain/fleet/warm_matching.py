@@ -12,7 +12,7 @@ from job_queue.domain.policy import alternatives, slots_of
 from job_queue.scheduler import Policy, Pool, Slots
 
 
-def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
+def usable_warm_pools(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
     """Return the warm pools that can be used or released; other warm pools count as external jobs."""
     return [job for job in external if job.warm is not None and not job.warm.fixed]
 
@@ -64,7 +64,7 @@ def fitting_jobs(
     For each warm pool, the first job in line that fits is returned. Such a job never overtakes a job that has waited
     longer than `patience` and fits no warm pool.
     """
-    warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
+    warm = [pool for pool in usable_warm_pools(external) if pool.warm and pool.warm.releasing is None]
     if not warm:
         return set()
     patience = policy.settings.patience

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.fleet.warm_matching import fits, idle, matching_pool, warm_slots
+from job_queue.domain.fleet.warm_matching import fits, usable_warm_pools, matching_pool, warm_slots
 from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import alternatives
 from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
@@ -53,7 +53,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     Warm pools claimed by relaunched attempts are not offered to new starts.
     """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
-    warm = [pool for pool in idle(cluster.external) if pool not in claims.reused.values()]
+    warm = [pool for pool in usable_warm_pools(cluster.external) if pool not in claims.reused.values()]
     if not warm:
         return Placement(decided, claims.reused, keep=keep)
     left = [pool for pool in warm if pool not in claims.to_release]
@@ -87,7 +87,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) -> list[ExternalTrainingJob]:
     """Return the warm pools to release because a drain of their pool is in force. Reused warm pools are left out."""
     drained = {pool for pool, drain in cluster.drains.items() if drain.is_in_force(now)}
-    warm = [pool for pool in idle(cluster.external) if pool not in placement.reused.values()] if drained else []
+    warm = [pool for pool in usable_warm_pools(cluster.external) if pool not in placement.reused.values()] if drained else []
     return [pool for pool in warm if drained & warm_slots(pool, cluster.applied.policy).keys()]
 
 
@@ -100,7 +100,7 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
 
     :param attempts: the attempts, the most important first.
     """
-    policy, left = cluster.applied.policy, idle(cluster.external)
+    policy, left = cluster.applied.policy, usable_warm_pools(cluster.external)
     if not attempts or not left:
         return Claims()
     snapshot = cluster.snapshot(now)
