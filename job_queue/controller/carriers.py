@@ -22,7 +22,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
-from job_queue.domain.carriers.carrier_launch import carrier_name, new_carrier_job, launch_request
+from job_queue.domain.carriers.carrier_launch import carrier_name, launch_request, new_carrier_job
 from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
@@ -272,7 +272,7 @@ class Carriers(ControllerPart):
             if record.job.state is not JobState.RUNNING:
                 return False
             try:
-                self._repository.apply(transitions.introduced(record.job, number, self._clock()), self._clock())
+                self._repository.apply(transitions.agent_started(record.job, number, self._clock()), self._clock())
             except Refused:
                 continue
             return True

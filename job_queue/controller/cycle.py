@@ -39,7 +39,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.sites import Origin, Site, site_of_event
-from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
+from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place_starts
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import JobTransition
@@ -316,7 +316,7 @@ class Controller(ControllerPart):
             cluster = seen
             decided = plan(cluster.snapshot(now))
         carrier_changes = self._carriers.carry_out(cluster, decided, call, now)
-        placement = place(carrier_changes.cluster, carrier_changes.plan, claims)
+        placement = place_starts(carrier_changes.cluster, carrier_changes.plan, claims)
         starts, deferred = start_transitions(carrier_changes.cluster, placement.plan, call, now)
         kept = with_deferred(placement.plan, deferred, carrier_changes.cluster)
         starts, decided = paced(rates.take(starts), starts, kept)

@@ -8,7 +8,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.launcher import is_unanswered, is_unsent
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import borrowed_by
-from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
+from job_queue.domain.capacity_backoff import backoffs_while_tried, instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.sites import site_of_slots
 from job_queue.domain.job import LaunchCall
@@ -73,7 +73,7 @@ def start_transitions(
     for start in plan.starts:
         job = cluster.waiting[start.job]
         wanted = instances_by_capacity_key(job, start.slots, cluster.applied.policy)
-        backoffs = tried_again(known, wanted, now)
+        backoffs = backoffs_while_tried(known, wanted, now)
         if any(backoff.capacity_key in tried for backoff in backoffs):
             deferred.append(start)
             continue

@@ -12,7 +12,7 @@ from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_matching import fitting_jobs, usable_warm_pools, warm_slots
 from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
-from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, unusable_pools
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, why_pools_are_unusable
 from job_queue.scheduler import (
     ActiveJob,
     Calendar,
@@ -141,7 +141,7 @@ class ClusterState:
     def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
         """Count the jobs and capacity keys that SageMaker has refused for `LASTING_SECONDS`, for the alarm."""
         backoffs = self.capacity_backoffs(now).values()
-        return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
+        return sum(load.refused for load in loads.values()) + sum(it.is_lasting for it in backoffs)
 
     def external_slots(self) -> dict[str, int]:
         """Return the slots of each pool that external jobs use, without warm pools that can be released."""
@@ -366,5 +366,5 @@ def _waiting(
         preempted_in_all=job.preemptions_in_all,
         max_preemptions=job.max_preemptions,
         not_before=job.not_before,
-        unusable=unusable_pools(job, policy),
+        unusable=why_pools_are_unusable(job, policy),
     )

@@ -55,7 +55,7 @@ from job_queue.scheduler import NOTHING, Drain, JobState, clock, duration, join
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 MOST_COMPARED = 200  # last log lines that rules are compared with
 MOST_REASON_BYTES = 1500  # of SageMaker's reason in a job's reason; the rest is for the cause
-ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
+RETRY_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
 
 _ROUND_BRACKETS = str.maketrans("[]", "()")
 _CLASS_IN_REASON = re.compile(rf" \[({'|'.join(FailureClass)}): [^\[]*\]$")
@@ -111,7 +111,7 @@ def record_launch_intent(
         reason=None,
         secret=job.secret or secret,
         sent=job.sent + 1,
-        unheard=with_number((), job.sent + 1),
+        valid_proofs=with_number((), job.sent + 1),
     )
     return JobTransition(job, new, f"launching {new.launched}", now)
 
@@ -121,14 +121,14 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
-    unheard = with_number(job.unheard, sent)
-    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=sent, unheard=unheard)
+    valid_proofs = with_number(job.valid_proofs, sent)
+    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=sent, valid_proofs=valid_proofs)
     return JobTransition(job, new, None, now)
 
 
 def discard_proof_of_last_call(job: Job) -> Job:
     """Make the proof of the refused call invalid. Other people can read the proof in CloudTrail and copy it."""
-    return replace(job, unheard=without_number(job.unheard, job.sent))
+    return replace(job, valid_proofs=without_number(job.valid_proofs, job.sent))
 
 
 def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
@@ -159,7 +159,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
         calls=(),
         in_doubt=False,
         late=_late(job, job.calls[:-1]),
-        unheard=job.unheard if call is None else with_number((), call),
+        valid_proofs=job.valid_proofs if call is None else with_number((), call),
         backoff_until=None,
         missing_since=None,
         refusals=0,
@@ -196,7 +196,7 @@ def record_refusal(
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
-        later = int(now) + ASK_AGAIN_SECONDS
+        later = int(now) + RETRY_SECONDS
         new = discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later, reason=message)
         return JobTransition(job, new, None, now)
     if job.cancelled:
@@ -228,7 +228,7 @@ def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
     if may_land:
-        later = int(now) + ASK_AGAIN_SECONDS
+        later = int(now) + RETRY_SECONDS
         return JobTransition(
             job, discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later), None, now
         )
@@ -253,7 +253,7 @@ def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
         "so the next one is launched when it has ended."
     )
-    later = int(now) + ASK_AGAIN_SECONDS
+    later = int(now) + RETRY_SECONDS
     new = discard_proof_of_last_call(job).with_changes(
         calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why
     )
@@ -262,7 +262,7 @@ def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
 
 def wait_for_description(job: Job, now: float) -> JobTransition:
     """Wait, because the attempt's name is taken and DescribeTrainingJob is unavailable."""
-    later = int(now) + ASK_AGAIN_SECONDS
+    later = int(now) + RETRY_SECONDS
     new = discard_proof_of_last_call(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
     return JobTransition(job, new, None, now)
 
@@ -274,7 +274,7 @@ def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
     """
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
-    later = int(now) + ASK_AGAIN_SECONDS
+    later = int(now) + RETRY_SECONDS
     new = discard_proof_of_last_call(job).with_changes(
         calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later
     )
@@ -338,7 +338,7 @@ def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition
     return JobTransition(job, new, f"stopping: {pool} is drained by {drain.by}{why}", now)
 
 
-def hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
+def record_hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
     """Record that a running attempt hangs, once for each attempt.
 
     :param since: epoch seconds since which the attempt is silent, at least.
@@ -507,7 +507,7 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
     here = run_seconds(job, now, ending.report)
     ran = job.run_seconds + here
     # If no run time is known, an interrupted attempt counts as having run, unless an earlier attempt has surely run.
-    has_run = here or (transition.new.ran and not job.ran and not job.run_seconds)
+    has_run = here or (transition.new.was_interrupted and not job.was_interrupted and not job.run_seconds)
     new = replace(transition.new, run_seconds=ran, resumes_at=job.site if has_run else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
         return replace(transition, new=new)
@@ -572,7 +572,7 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
     if ending.cut_off_by and not ending.out_of_time:
-        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
+        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, was_interrupted=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
     if ending.status == "Failed" and (ending.lacks_capacity or not job.is_interrupted):
@@ -691,7 +691,7 @@ def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[C
         preempted = job.with_preemption(now) if evicted else job.preempted
         in_all = job.preemptions_in_all + evicted
         waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted, preempted_in_all=in_all)
-        new = replace(waits, state=JobState.PREEMPTED, ran=True)
+        new = replace(waits, state=JobState.PREEMPTED, was_interrupted=True)
         also = f"; it failed while it was being stopped: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"
@@ -736,7 +736,7 @@ _WITHOUT_ATTEMPT: Mapping[str, Any] = {
     "cut_off": None,
     "stage": None,
     "stage_at": 0,
-    "unheard": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
+    "valid_proofs": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
     "allocation": None,
     "carrier_attempt": None,
 }

@@ -17,7 +17,7 @@ from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempt
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.domain_events import UnsavedJob
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
-from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, told_wait
+from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, estimated_wait
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.expectations.unsaved import SavedWork, unsaved_candidates
 from job_queue.domain.job import epoch
@@ -172,7 +172,7 @@ def _with_outcomes(
     :param starts: submission -> epoch seconds of its starts.
     """
     told = {
-        job.submission: told_wait(estimate, now, epoch(job.entered))
+        job.submission: estimated_wait(estimate, now, epoch(job.entered))
         for name, estimate in estimates.items()
         if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
     }

@@ -31,12 +31,12 @@ def survey(
     for page in training_jobs.newest_first():
         left -= 1
         _enter(walk, page, sweep=False)
-        if page and page[-1].created < listing.bottom:
+        if page and page[-1].created < listing.known_from:
             break
         if not left or not may_go_on():
             walk.newest_down_to = page[-1].created if page else now
             return walk
-    if listing.sweeps and left and may_go_on():
+    if listing.is_sweeping and left and may_go_on():
         _sweep(training_jobs, walk, left, may_go_on)
     return walk
 
@@ -61,6 +61,6 @@ def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
     for job in page:
         key = key_of(job.name, walk.site)
         if job.alive or job.warm:
-            walk.found(key, job.created, alive=job.alive, sweep=sweep)
+            walk.add(key, job.created, alive=job.alive, sweep=sweep)
         if job.alive and job.modified is not None:
             walk.stages[key] = job.secondary, job.modified

@@ -23,7 +23,7 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Describe each training plan of the policy that was not described in the last `ASK_SECONDS`."""
+        """Describe each training plan of the policy that was not described in the last `DESCRIBE_SECONDS`."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))

@@ -8,7 +8,7 @@ from job_queue.prediction.conformal import (
     MOST_LOOKS,
     LookScores,
     UsualErrors,
-    reduced,
+    representative_scores,
     score,
     usual_errors,
     wait_of,
@@ -85,7 +85,7 @@ def _with_starts(look: PastLook, starts: Mapping[str, Sequence[float]], waiting:
             left[submission] = told
     if len(left) == len(look.waiting):
         return look
-    return replace(look, scores=tuple(scores) if left else reduced(scores), waiting=left)
+    return replace(look, scores=tuple(scores) if left else representative_scores(scores), waiting=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def depends_on_queue(estimate: Estimate) -> bool:
     return estimate.doubt not in (Doubt.NEVER, Doubt.REFUSED)
 
 
-def told_wait(estimate: Estimate, at: float, entered: float) -> float:
+def estimated_wait(estimate: Estimate, at: float, entered: float) -> float:
     """Return the estimated wait in seconds. An unknown wait counts as UNKNOWN_WAIT, or as the wait so far if longer.
 
     :param at: epoch seconds of the estimate.
@@ -124,7 +124,7 @@ def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors)
         return StartInterval()
     if not errors.are_known:
         return StartInterval(estimate.earliest, estimate.start, estimate.latest, looks=errors.looks)
-    told = told_wait(estimate, at, entered)
+    told = estimated_wait(estimate, at, entered)
     scores = (errors.low, errors.middle, errors.high, errors.bound)
     earliest, likely, latest, bound = (at + wait_of(score, told) for score in scores)
     return StartInterval(earliest, likely, latest, bound, level=LEVEL, looks=errors.looks)

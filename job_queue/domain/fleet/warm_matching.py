@@ -41,10 +41,10 @@ def matching_pool(
 ) -> ExternalTrainingJob | None:
     """Return the first warm pool on which SageMaker would launch an attempt on these slots; None if there is none."""
     kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
-    return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
+    return next((pool for pool in kept if fits_warm_pool(job, slots, pool, policy)), None)
 
 
-def fits(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
+def fits_warm_pool(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
     """Return whether an attempt on these slots would be launched on this warm pool."""
     if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
         return False
@@ -84,7 +84,12 @@ def _first_that_fit(
     left, found = list(warm), set[str]()
     for job in jobs:
         match = next(
-            (pool for pool in left if any(fits(job, need, pool, policy) for need in alternatives(job, policy))), None
+            (
+                pool
+                for pool in left
+                if any(fits_warm_pool(job, need, pool, policy) for need in alternatives(job, policy))
+            ),
+            None,
         )
         if match is not None:
             left.remove(match)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.fleet.warm_matching import fits, usable_warm_pools, matching_pool, warm_slots
+from job_queue.domain.fleet.warm_matching import fits_warm_pool, matching_pool, usable_warm_pools, warm_slots
 from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import alternatives
 from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
@@ -31,7 +31,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class WarmPoolClaims:
     """The warm pools on which relaunched attempts will be launched, and the warm pools that block such attempts."""
 
     reused: Mapping[str, ExternalTrainingJob] = field(
@@ -47,7 +47,7 @@ class Claims:
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
-def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
+def place_starts(cluster: ClusterState, decided: Plan, claims: WarmPoolClaims) -> Placement:
     """Give each start a matching warm pool or free instances; else release the warm pools that block the start.
 
     Warm pools claimed by relaunched attempts are not offered to new starts.
@@ -87,11 +87,15 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) -> list[ExternalTrainingJob]:
     """Return the warm pools to release because a drain of their pool is in force. Reused warm pools are left out."""
     drained = {pool for pool, drain in cluster.drains.items() if drain.is_in_force(now)}
-    warm = [pool for pool in usable_warm_pools(cluster.external) if pool not in placement.reused.values()] if drained else []
+    warm = (
+        [pool for pool in usable_warm_pools(cluster.external) if pool not in placement.reused.values()]
+        if drained
+        else []
+    )
     return [pool for pool in warm if drained & warm_slots(pool, cluster.applied.policy).keys()]
 
 
-def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
+def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> WarmPoolClaims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
     The attempts already hold their slots: each attempt began before the queue knew of the warm pool. All attempts first
@@ -102,7 +106,7 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
     """
     policy, left = cluster.applied.policy, usable_warm_pools(cluster.external)
     if not attempts or not left:
-        return Claims()
+        return WarmPoolClaims()
     snapshot = cluster.snapshot(now)
     free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
     reused: dict[str, ExternalTrainingJob] = {}
@@ -124,7 +128,7 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
             in_the_way[job.name] = pools
             for pool in pools:
                 take(pool)
-    return Claims(reused, in_the_way)
+    return WarmPoolClaims(reused, in_the_way)
 
 
 def _matches(
@@ -163,7 +167,9 @@ def _to_release(
     def order(pool: ExternalTrainingJob) -> tuple[bool, bool, float, str]:
         assert pool.warm is not None
         wanted = any(
-            fits(job, need, pool, policy) for job in cluster.waiting.values() for need in alternatives(job, policy)
+            fits_warm_pool(job, need, pool, policy)
+            for job in cluster.waiting.values()
+            for need in alternatives(job, policy)
         )
         return (pool.warm.releasing is None, wanted, pool.warm.until, pool.name)
 
