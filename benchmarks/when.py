@@ -48,7 +48,7 @@ from job_queue.scheduler import (  # noqa: E402
 from job_queue.simulation.fleet.attempts import JobRun  # noqa: E402
 from job_queue.simulation.forecast import Estimate, forecast, is_close, no_arrivals, repeat_arrivals  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
-from job_queue.simulation.trace import Reading, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
+from job_queue.simulation.trace import TraceConversion, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
 from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 
 HOUR = 3600.0
@@ -150,7 +150,7 @@ class Replay:
     def __init__(
         self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None, seed: int = 0
     ) -> None:
-        reading = Reading(priorities=(10, 60, 30), longest=2 * DAY, seed=seed)
+        reading = TraceConversion(priorities=(10, 60, 30), longest=2 * DAY, seed=seed)
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = capacity_for(reading.jobs(trace, anyone), LOAD)
         work = ((row.group or DEFAULT, reading.work(row) * reading.instances(row)) for row in trace)

@@ -14,7 +14,7 @@ from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, DELETING, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
-from job_queue.controller.fleet.survey import survey
+from job_queue.controller.fleet.survey import walk_list
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.access.program_output import is_failure_of_program
@@ -339,7 +339,7 @@ class Reconciler(ControllerPart):
         listing = metadata.site_listings.get(site.key) if site else metadata.listing
         reconciled_before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
         may_go_on = lambda: self._clock() < now + WALK_SECONDS and enough_time()  # noqa: E731
-        walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
+        walk = walk_list(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
         # Read the jobs after the list: each attempt launched before this read is in the list or is described.
         all_active = self._repository.active()
         active = [job for job in all_active if same_place(job.site, site)]

@@ -142,7 +142,7 @@ def after_refusal(
     if before.unreachable and not unreachable:
         before = replace(before, until=0, failures=0)  # the region or account has answered
     # A refusal long after the last backoff begins a new series of refusals.
-    first = before.refused_since is None or before.until + LONGEST_SECONDS < now
+    is_first_of_series = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(
         before,
         since=int(now),
@@ -150,7 +150,7 @@ def after_refusal(
         largest=max(before.largest, instances),
         at_fault=at_fault and at_fault[:LONGEST_TEXT],
         unreachable=unreachable and unreachable[:LONGEST_TEXT],
-        refused_since=int(now) if first else before.refused_since,
+        refused_since=int(now) if is_first_of_series else before.refused_since,
         lag=lag and lag[:LONGEST_TEXT],
         lag_since=before.lag_since if before.lag else int(now) if lag else 0,
     )

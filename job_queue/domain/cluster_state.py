@@ -26,7 +26,7 @@ from job_queue.scheduler import (
     Project,
     Snapshot,
     WaitingJob,
-    remembers,
+    depends_on_past_use,
     stopping_drain,
 )
 
@@ -191,7 +191,7 @@ class ClusterState:
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
         """Return the outlook's past use plus the attempts that have ended since; empty if plans do not need it."""
-        if not remembers(self.applied.policy):
+        if not depends_on_past_use(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
         sums.add(it for it in self.ended if it.training_job_name not in self.outlook.counted)
@@ -223,7 +223,7 @@ class ClusterState:
                     policy,
                     now,
                     self.metadata.checkpoints,
-                    stays=job.name in unrecorded or job.is_stop_denied(now),
+                    must_stay=job.name in unrecorded or job.is_stop_denied(now),
                     expected=expected.get(job.name),
                     idle_since=self.outlook.idle_since(job, now),
                 )
@@ -285,7 +285,7 @@ def _active(
     now: float,
     checkpoints: KnownCheckpoints,
     *,
-    stays: bool,
+    must_stay: bool,
     expected: float | None,
     idle_since: float | None,
 ) -> ActiveJob:
@@ -304,7 +304,7 @@ def _active(
         max_runtime=job.attempt_limit,
         expected=expected,
         idle_since=idle_since,
-        stop_denied=stays,
+        stop_denied=must_stay,
         comes_back=job.state is JobState.STOPPING and not job.cancelled and not job.held,
         owner=job.owner,
         group=job.group,

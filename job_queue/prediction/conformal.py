@@ -32,14 +32,14 @@ FEW_LOOKS = 8  # with fewer looks, an interval is shown with the number of its l
 _ROUNDING = 1e-9  # sums of weights are not exact
 
 
-def score(wait: float, told: float) -> float:
+def score(wait: float, estimated_wait: float) -> float:
     """Return the score of an estimate: positive if the wait was longer than estimated. Waits are in seconds."""
-    return log((wait + OFFSET_SECONDS) / (told + OFFSET_SECONDS))
+    return log((wait + OFFSET_SECONDS) / (estimated_wait + OFFSET_SECONDS))
 
 
-def wait_of(score: float, told: float) -> float:
-    """Return the wait, in seconds, with which the estimate `told` has this score; 0 if the score is too small."""
-    return max(0.0, exp(score) * (told + OFFSET_SECONDS) - OFFSET_SECONDS)
+def wait_of(score: float, estimated_wait: float) -> float:
+    """Return the wait, in seconds, with which an estimate has this score; 0 if the score is too small."""
+    return max(0.0, exp(score) * (estimated_wait + OFFSET_SECONDS) - OFFSET_SECONDS)
 
 
 def representative_scores(scores: Iterable[float]) -> tuple[float, ...]:

@@ -381,7 +381,7 @@ def _allocation_freed_at_stop_request() -> list[Slip]:
     allocation = Packing.allocate
 
     def hasty(self: Packing, *args: Any, **named: Any) -> bool:
-        self._free = self._soon
+        self._free = self._soon_free
         return allocation(self, *args, **named)
 
     return [("job_queue.scheduler.carriers.packing.Packing.allocate", hasty)]
@@ -389,12 +389,12 @@ def _allocation_freed_at_stop_request() -> list[Slip]:
 
 def _report_unheard() -> list[Slip]:
     """Nobody looks for reports of which no event told."""
-    return [("job_queue.controller.carriers.Carriers.listen", lambda self, enough_time: False)]
+    return [("job_queue.controller.carriers.Carriers.check_mailboxes", lambda self, enough_time: False)]
 
 
 def _lost_carrier_ignored() -> list[Slip]:
     """Members whose carrier has ended are taken for running on."""
-    return [("job_queue.controller.carriers.Carriers._end_of", lambda self, job: None)]
+    return [("job_queue.controller.carriers.Carriers._end_orphan", lambda self, job: None)]
 
 
 def _report_by_anybody() -> list[Slip]:
@@ -477,7 +477,7 @@ def _owner_limit_of_active_jobs_alone() -> list[Slip]:
 
 def _lease_kept_after_an_error() -> list[Slip]:
     """A read that fails beside the acquisition leaves the lease taken."""
-    return [("job_queue.controller.opening.Opening._give_back", lambda self: None)]
+    return [("job_queue.controller.opening.CycleOpener._give_back", lambda self: None)]
 
 
 def _throttled_counts_as_written() -> list[Slip]:

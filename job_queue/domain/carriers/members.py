@@ -130,9 +130,9 @@ def carrier_request(request: TrainingRequest) -> dict[str, Any]:
     """Return the fields that a carrier copies from a member: image, role, network, encryption, volume, instance."""
     content = request.content
     algorithm, resources = content["AlgorithmSpecification"], content["ResourceConfig"]
-    taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
+    copied_fields = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
     return {
-        **{field: content[field] for field in taken if field in content},
+        **{field: content[field] for field in copied_fields if field in content},
         "AlgorithmSpecification": {
             field: algorithm[field]
             for field in ("TrainingImage", "AlgorithmName", "TrainingImageConfig")

@@ -51,8 +51,8 @@ def back_off_after_failure(member: Job, carrier: Job, now: float) -> JobTransiti
     The failure counts in `refusals`, so that no job is stopped again and again for such a member.
     """
     why = carrier.reason or "SageMaker gave no reason"
-    said = f"Its carrier {carrier.name} failed before its agent had started: {why}"
-    return _back_off(member, said, now, refused=None)
+    message = f"Its carrier {carrier.name} failed before its agent had started: {why}"
+    return _back_off(member, message, now, refused=None)
 
 
 def _back_off(member: Job, why: str | None, now: float, *, refused: tuple[int, int] | None) -> JobTransition:

@@ -18,7 +18,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
+from job_queue.simulation.basis import UNKNOWN_WORK, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -117,7 +117,7 @@ class Outlook:
                 it.priority,
                 it.demand,
                 it.submitted,
-                UNKNOWN if it.runtime is None else it.runtime,
+                UNKNOWN_WORK if it.runtime is None else it.runtime,
                 it.owner,
                 gpus=it.gpus,
                 kind=kinds.get((it.project, it.owner), it.owner) if it.gpus is not None else "",

@@ -37,11 +37,13 @@ def checkpoints_to_look_up(
     Equal jobs have the project and the priority of a victim, and hold slots of one of its pools. A victim without equal
     jobs is left out, because it must be evicted in any case.
     """
-    leaving = set(evicted)
-    victims = [job for job in active if job.name in leaving]
-    equals = [job for job in active if job.name not in leaving and any(_are_equal(job, victim) for victim in victims)]
-    compared = [victim for victim in victims if any(_are_equal(job, victim) for job in equals)]
-    unseen = [job for job in (*compared, *sorted(equals, key=_latest_first)) if _is_unseen(job, known, now)]
+    evicted_names = set(evicted)
+    victims = [job for job in active if job.name in evicted_names]
+    equal_jobs = [
+        job for job in active if job.name not in evicted_names and any(_are_equal(job, victim) for victim in victims)
+    ]
+    compared = [victim for victim in victims if any(_are_equal(job, victim) for job in equal_jobs)]
+    unseen = [job for job in (*compared, *sorted(equal_jobs, key=_latest_first)) if _is_unseen(job, known, now)]
     return unseen[:MOST_LOOKUPS]
 
 

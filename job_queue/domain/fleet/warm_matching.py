@@ -68,14 +68,14 @@ def fitting_jobs(
     if not warm:
         return set()
     patience = policy.settings.patience
-    equals: dict[tuple[str, int], list[Job]] = defaultdict(list)
+    same_priority: dict[tuple[str, int], list[Job]] = defaultdict(list)
     for job in waiting:
         if not job.held and (job.backoff_until is None or job.backoff_until <= now):
-            equals[job.project, job.priority].append(job)
-    found: set[str] = set()
-    for jobs in equals.values():
-        found |= _first_that_fit(sorted(jobs, key=_in_line), warm, policy, now, patience)
-    return found
+            same_priority[job.project, job.priority].append(job)
+    fitting: set[str] = set()
+    for jobs in same_priority.values():
+        fitting |= _first_that_fit(sorted(jobs, key=_in_line), warm, policy, now, patience)
+    return fitting
 
 
 def _first_that_fit(

@@ -56,13 +56,13 @@ def place_starts(cluster: ClusterState, decided: Plan, claims: WarmPoolClaims) -
     warm = [pool for pool in usable_warm_pools(cluster.external) if pool not in claims.reused.values()]
     if not warm:
         return Placement(decided, claims.reused, keep=keep)
-    left = [pool for pool in warm if pool not in claims.to_release]
-    reused = _matches(cluster, decided.starts, left, policy)
-    left = [pool for pool in left if pool not in reused.values()]
+    unassigned = [pool for pool in warm if pool not in claims.to_release]
+    reused = _matches(cluster, decided.starts, unassigned, policy)
+    unassigned = [pool for pool in unassigned if pool not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
-    coming = Counter(free)  # instances that are free after the planned releases
+    free_after_releases = Counter(free)  # instances that are free after the planned releases
     for pool in claims.to_release:
-        coming.update(warm_slots(pool, policy))
+        free_after_releases.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalTrainingJob] = {}
@@ -73,13 +73,17 @@ def place_starts(cluster: ClusterState, decided: Plan, claims: WarmPoolClaims) -
             starts.append(start)
         else:
             deferred[start.job] = start.slots
-        missing = {pool: count - coming[pool] for pool, count in needed.items() if count > coming[pool]}
+        missing = {
+            pool: count - free_after_releases[pool]
+            for pool, count in needed.items()
+            if count > free_after_releases[pool]
+        }
         free.subtract(needed)
-        coming.subtract(needed)
-        for pool in _to_release(missing, left, policy, cluster):
+        free_after_releases.subtract(needed)
+        for pool in _to_release(missing, unassigned, policy, cluster):
             in_the_way[pool.name] = pool
-            left.remove(pool)
-            coming.update(warm_slots(pool, policy))
+            unassigned.remove(pool)
+            free_after_releases.update(warm_slots(pool, policy))
     plan = replace(decided, starts=tuple(starts), reservations={**decided.reservations, **deferred})
     return Placement(plan, {**claims.reused, **reused}, tuple(in_the_way.values()), keep)
 
@@ -104,30 +108,30 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> War
 
     :param attempts: the attempts, the most important first.
     """
-    policy, left = cluster.applied.policy, usable_warm_pools(cluster.external)
-    if not attempts or not left:
+    policy, unclaimed = cluster.applied.policy, usable_warm_pools(cluster.external)
+    if not attempts or not unclaimed:
         return WarmPoolClaims()
     snapshot = cluster.snapshot(now)
-    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
+    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, unclaimed, policy)
     reused: dict[str, ExternalTrainingJob] = {}
     in_the_way: dict[str, tuple[ExternalTrainingJob, ...]] = {}
 
-    def take(pool: ExternalTrainingJob) -> None:
-        left.remove(pool)
+    def claim(pool: ExternalTrainingJob) -> None:
+        unclaimed.remove(pool)
         free.update(warm_slots(pool, policy))
 
     for job in attempts:
-        if match := matching_pool(job, job.slots, left, policy):
+        if match := matching_pool(job, job.slots, unclaimed, policy):
             reused[job.name] = match
-            take(match)
+            claim(match)
     for job in reversed(attempts):
         missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
         if job.name in reused or not missing:
             continue
-        if pools := tuple(_to_release(missing, left, policy, cluster)):
+        if pools := tuple(_to_release(missing, unclaimed, policy, cluster)):
             in_the_way[job.name] = pools
             for pool in pools:
-                take(pool)
+                claim(pool)
     return WarmPoolClaims(reused, in_the_way)
 
 
