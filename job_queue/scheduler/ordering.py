@@ -95,10 +95,5 @@ class WaitingOrder:
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
         """Return the sort key of a job. The job with the smallest key is served first."""
-        return waiting_order(
-            job,
-            self._now,
-            self._settings,
-            self._owner_use.get(job.name, 0.0),
-            interactive_first=self._interactive_first,
-        )
+        owner_use = self._owner_use.get(job.name, 0.0)
+        return waiting_order(job, self._now, self._settings, owner_use, interactive_first=self._interactive_first)

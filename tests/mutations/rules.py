@@ -161,7 +161,7 @@ MUTATIONS = (
     Mutation(
         "a patient job that starts closes no carrier",
         "carriers/shared_plan.py",
-        "if self._join_after(decided):",
+        "if self._join_reopened_carriers(decided):",
         "if False:",
     ),
     Mutation(
@@ -494,8 +494,8 @@ MUTATIONS = (
     Mutation(
         "among equals who fits warm instances goes first",
         "ordering.py",
-        "cold = not (isinstance(job, WaitingJob) and job.warm)",
-        "cold = True",
+        "is_not_warm = not (isinstance(job, WaitingJob) and job.warm)",
+        "is_not_warm = True",
     ),
     Mutation(
         "among equals who has done the least work leaves",
@@ -507,8 +507,8 @@ MUTATIONS = (
     Mutation(
         "interactive jobs come first",
         "ordering.py",
-        "last = not (first and job.interactive)",
-        "last = True",
+        "comes_last = not (interactive_first and job.interactive)",
+        "comes_last = True",
     ),
     Mutation(
         "an interactive job preempts training jobs of any priority",
@@ -538,8 +538,8 @@ MUTATIONS = (
     Mutation(
         "whose owner has held less goes first",
         "ordering.py",
-        "self._owner_use.get(job.name, 0.0), first",
-        "0.0, first",
+        "owner_use = self._owner_use.get(job.name, 0.0)\n        return",
+        "owner_use = 0.0\n        return",
     ),
     # Groups and dependencies
     Mutation(
