@@ -46,7 +46,7 @@ from job_queue.simulation.experiments.experiment import Experiment  # noqa: E402
 from job_queue.simulation.metrics import wait  # noqa: E402
 from job_queue.simulation.trace import (  # noqa: E402
     DRAWN_PRIORITIES,
-    Reading,
+    TraceConversion,
     TraceJob,
     read_trace,
     shares_of_work,
@@ -429,7 +429,7 @@ class Workload:
     """The jobs of a trace, as the published policies and the queue get them."""
 
     def __init__(self, path: Path, capacity: int, seed: int, *, groups: bool) -> None:
-        self._reading = Reading(priorities=DRAWN_PRIORITIES, longest=LONGEST, seed=seed)
+        self._reading = TraceConversion(priorities=DRAWN_PRIORITIES, longest=LONGEST, seed=seed)
         self._trace = read_trace(path)
         self._capacity = capacity
         quotas = {DEFAULT: capacity}

@@ -31,10 +31,10 @@ from job_queue.domain.expectations.past_estimates import (  # noqa: E402
     LOOK_SECONDS,
     PastEstimates,
     StartInterval,
+    estimated_wait,
     interval,
-    told_wait,
 )
-from job_queue.prediction.conformal import SHORT  # noqa: E402
+from job_queue.prediction.conformal import OFFSET_SECONDS  # noqa: E402
 from job_queue.scheduler import (  # noqa: E402
     DEFAULT,
     ActiveJob,
@@ -48,7 +48,7 @@ from job_queue.scheduler import (  # noqa: E402
 from job_queue.simulation.fleet.attempts import JobRun  # noqa: E402
 from job_queue.simulation.forecast import Estimate, forecast, is_close, no_arrivals, repeat_arrivals  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
-from job_queue.simulation.trace import Reading, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
+from job_queue.simulation.trace import TraceConversion, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
 from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 
 HOUR = 3600.0
@@ -92,12 +92,12 @@ class Checked:
     def width(self) -> float:
         """The upper end of the interval divided by the lower end, both plus five minutes."""
         earliest, latest, _ = self._ends
-        return (latest + SHORT) / (earliest + SHORT)
+        return (latest + OFFSET_SECONDS) / (earliest + OFFSET_SECONDS)
 
     @property
     def excess(self) -> float:
         """The bound divided by the actual wait, both plus five minutes."""
-        return (self._ends[2] + SHORT) / (self.waited + SHORT)
+        return (self._ends[2] + OFFSET_SECONDS) / (self.waited + OFFSET_SECONDS)
 
     @property
     def _ends(self) -> tuple[float, float, float]:
@@ -119,7 +119,7 @@ def with_intervals(found: Iterable[tuple[JobRun, float, Estimate]]) -> Iterator[
         errors = past.usual_errors(at)
         for run, _, estimate in look:
             yield Checked(run, at, estimate, interval(estimate, at, run.job.submitted, errors))
-        past = past.with_look(at, {run.job.name: told_wait(it, at, run.job.submitted) for run, _, it in look})
+        past = past.with_look(at, {run.job.name: estimated_wait(it, at, run.job.submitted) for run, _, it in look})
 
 
 def synthetic(days: float, *, changes: bool, seed: int = 1) -> list[TraceJob]:
@@ -150,7 +150,7 @@ class Replay:
     def __init__(
         self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None, seed: int = 0
     ) -> None:
-        reading = Reading(priorities=(10, 60, 30), longest=2 * DAY, seed=seed)
+        reading = TraceConversion(priorities=(10, 60, 30), longest=2 * DAY, seed=seed)
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = capacity_for(reading.jobs(trace, anyone), LOAD)
         work = ((row.group or DEFAULT, reading.work(row) * reading.instances(row)) for row in trace)

@@ -11,7 +11,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versio
 from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, backfills_by_outlook, plans_with_outlook
 from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
-from job_queue.scheduler import Policy, remembers
+from job_queue.scheduler import Policy, depends_on_past_use
 
 
 class Parallel(Protocol):
@@ -87,7 +87,7 @@ class ClusterReads:
 
 def _calls_ahead(policy: Policy) -> int:
     """Return how many calls read the data that plans depend on: the outlook, then the attempts that ended lately."""
-    if remembers(policy):
+    if depends_on_past_use(policy):
         return 2
     return 1 if plans_with_outlook(policy) else 0
 
@@ -113,7 +113,7 @@ def cluster_reads(
     queues = tuple(sorted(metadata.waiting_queues))
     waiting = _waiting_queue_reads(repository, queues, policy.settings.window)
     further: list[Callable[[], Any]] = [
-        repository.outlook.latest if ahead or remembers(policy) else repository.outlook.for_readers,
+        repository.outlook.latest if ahead or depends_on_past_use(policy) else repository.outlook.for_readers,
         partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
     calls = (repository.external, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])

@@ -72,10 +72,14 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
         "allocation": "seat",
         "carrier_attempt": "onBoard",
         "first_members": "founders",
+        "was_interrupted": "ran",
+        "valid_proofs": "unheard",
     },
     Dependency: {"any_outcome": "any"},
     LaunchCall: {"sent_at": "asked", "expires_at": "dead"},
     LateLaunch: {"until": "dead"},
+    KnownCheckpoint: {"looked_up_at": "asked"},
+    KnownPlan: {"described_at": "asked"},
     ExternalTrainingJob: {"name": "position", "instance_counts": "demand"},
 }
 """The stored names of fields, where they are not the field's name in camel case (`max_parallel`: `maxParallel`)."""
@@ -316,7 +320,7 @@ def checkpoints_item(checkpoints: KnownCheckpoints) -> Item:
 def plan_item(plan: KnownPlan) -> Item:
     """Return the item of a training plan's known data."""
     parts = {} if plan.parts is None else {"parts": [_PART.item(part) for part in plan.parts]}
-    return {**metadata_key(PLAN_PREFIX + plan.arn), "asked": plan.asked, **parts}
+    return {**metadata_key(PLAN_PREFIX + plan.arn), "asked": plan.described_at, **parts}
 
 
 def backoff_key(backoff: CapacityBackoff) -> dict[str, str]:

@@ -135,7 +135,7 @@ class JobRepository(MetadataRepository):
 
         :param metadata: the metadata, if it was read before in this invocation.
         :param plain: whether to skip the limits on new waiting queues. This is the case for carriers, and for jobs that
-            request a single instance type of a pool and name no pools (`is_plain`).
+            request a single instance type of a pool and name no pools (`needs_one_known_type`).
         :raises TooMany: the job needs a new waiting queue, and its project, its owner or the queue may have no more.
         """
         metadata = metadata or self.metadata()

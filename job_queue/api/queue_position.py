@@ -55,7 +55,7 @@ class QueuePosition:
             return None  # the estimate was made while the job was on hold
         if found is None:
             return None
-        asked = outlook.at if outlook.asked is None else outlook.asked
+        asked = outlook.at if outlook.read_at is None else outlook.read_at
         return expectation(outlook.estimates[job.name], found, outlook.at, asked)
 
     def ask_again_after(self, job: Job) -> int | None:
@@ -63,7 +63,7 @@ class QueuePosition:
         if not job.state.waits or not self._plan.has_seen(job):
             return None
         estimate = self._outlook.estimates.get(job.name)
-        return ask_again_after(epoch(job.since), estimate.start if estimate else None, self._plan.asked)
+        return ask_again_after(epoch(job.since), estimate.start if estimate else None, self._plan.read_at)
 
     def expected_end(self, job: Job) -> datetime | None:
         """Return the expected end of a live job; None if the end is unknown or the outlook is too old."""
@@ -71,11 +71,11 @@ class QueuePosition:
 
     def idle_since(self, job: Job) -> datetime | None:
         """Return since when the GPUs of a job's instances are idle; None if they are in use or this is not known."""
-        return rounded(self._outlook.idle_since(job, self._outlook.asked))
+        return rounded(self._outlook.idle_since(job, self._outlook.read_at))
 
     def unsaved_since(self, job: Job) -> datetime | None:
         """Return since when a job has run without a checkpoint; None if there is a checkpoint or this is not known."""
-        return rounded(self._outlook.unsaved_since(job, self._outlook.asked))
+        return rounded(self._outlook.unsaved_since(job, self._outlook.read_at))
 
     def unschedulable_message(self, job: Job) -> str | None:
         """Return why a job cannot start until the policy changes; None if the plan has no such reason."""

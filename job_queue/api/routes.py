@@ -221,7 +221,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
         cluster, published = shared_reader.queue()
-        return 200, queue_status(cluster, published.plan, published.plan.asked, _shows_values())
+        return 200, queue_status(cluster, published.plan, published.plan.read_at, _shows_values())
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:

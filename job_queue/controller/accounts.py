@@ -62,5 +62,5 @@ def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]
             found[instance_type] = found.get(instance_type, 0) + count
     if sum(found.values()) == sum(job.slots.values()):
         return found
-    asked = [it for it in job.demand if len(job.demand) == 1 or sum(it.values()) == sum(job.slots.values())]
-    return dict(asked[0]) if len(asked) == 1 else {}
+    same_size = [it for it in job.demand if len(job.demand) == 1 or sum(it.values()) == sum(job.slots.values())]
+    return dict(same_size[0]) if len(same_size) == 1 else {}

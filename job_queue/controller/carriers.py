@@ -22,7 +22,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
-from job_queue.domain.carriers.carrier_launch import carrier_name, found, launch_request
+from job_queue.domain.carriers.carrier_launch import carrier_name, launch_request, new_carrier_job
 from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
@@ -33,14 +33,14 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
 SILENT_SECONDS = 5 * 60  # time without an authentic heartbeat after which a carrier is stopped
-BEAT_SECONDS = 60  # a heartbeat older than this says nothing about members
+HEARTBEAT_VALID_SECONDS = 60  # a heartbeat older than this says nothing about members
 START_SECONDS = 60 * 60  # longest time from a carrier's launch until its agent publishes its key
-ASSIGNED_SECONDS = 60  # longest time until an agent sees an assignment
+ASSIGNMENT_SECONDS = 60  # longest time until an agent sees an assignment
 OVERDUE_SECONDS = 6 * 3600  # time beyond MaxRuntimeInSeconds, for downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # tries to change a carrier that other invocations change at the same time
 CLOCK_SECONDS = 5  # the largest difference between the clocks of S3 and SageMaker
-LOST = "InternalServerError: its carrier has ended"
+CARRIER_ENDED = "InternalServerError: its carrier has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CarrierChanges:
 
 
 class Carriers(ControllerPart):
-    """Carriers and their members, for the holder of the lease. Only `apply` and `listen` need no lease."""
+    """Carriers and their members, for the holder of the lease. `apply_reports` and `check_mailboxes` need no lease."""
 
     def __init__(self, backend: Backend, reconciler: Reconciler) -> None:
         super().__init__(backend)
@@ -71,7 +71,9 @@ class Carriers(ControllerPart):
             for job in cluster.active.values()
             if job.carrier_attempt is not None and job.carrier_attempt not in alive
         ]
-        changed = [job for job in self._parallel([partial(self._end_of, job) for job in orphaned]) if job is not None]
+        changed = [
+            job for job in self._parallel([partial(self._end_orphan, job) for job in orphaned]) if job is not None
+        ]
         for job in changed:
             cluster = cluster.with_changed([job])
             if job.state.waits:
@@ -97,7 +99,7 @@ class Carriers(ControllerPart):
                 cluster = cluster.with_waiting_changed(it.new for it in part)
         return cluster
 
-    def _end_of(self, job: Job) -> Job | None:
+    def _end_orphan(self, job: Job) -> Job | None:
         """Record the end of a member whose carrier has ended, from the member's report if the report is valid."""
         try:
             found = self._training.describe_attempt(job)
@@ -106,7 +108,7 @@ class Carriers(ControllerPart):
                 return None
             # If this attempt was never assigned, the report may belong to an earlier submission with the same name.
             if found is None or not found.ended or not found.is_current_attempt_of(record.job):
-                found = _lost(record.job)
+                found = _end_without_report(record.job)
             self._reconciler.end(record, found)
             after = self._repository.record(job.name)
         except QueueError as error:
@@ -125,7 +127,7 @@ class Carriers(ControllerPart):
         return CarrierChanges(*self._with_new_carriers(cluster, decided, now), changes)
 
     def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[JobTransition]:
-        gone = {eviction.job: eviction for eviction in decided.evictions}
+        evictions = {eviction.job: eviction for eviction in decided.evictions}
         assigned = {it.allocation.carrier for it in decided.allocations}
         for it in decided.allocations:
             carrier, member = cluster.active[it.allocation.carrier], cluster.waiting[it.job]
@@ -135,7 +137,7 @@ class Carriers(ControllerPart):
         for carrier in cluster.active.values():
             if carrier.carries is None or carrier.state is not JobState.RUNNING or carrier.cancelled:
                 continue
-            if (eviction := gone.get(carrier.name)) is not None:
+            if (eviction := evictions.get(carrier.name)) is not None:
                 yield from transitions.evict_all(cluster.active, carrier, eviction.claimant, eviction.rule, now)
             elif carrier.name in decided.closes:
                 yield transitions.close(carrier, now)
@@ -180,7 +182,7 @@ class Carriers(ControllerPart):
         self, cluster: ClusterState, decided: Plan, now: float
     ) -> tuple[ClusterState, Plan, dict[str, str]]:
         """Return the state and the plan with the new carriers, in the plan's order, and the carriers' requests."""
-        made = self._parallel([partial(self._new, cluster, launch, now) for launch in decided.launches])
+        made = self._parallel([partial(self._try_to_make_carrier, cluster, launch, now) for launch in decided.launches])
         starts, requests = list(decided.starts), dict[str, str]()
         for launch, new in reversed(list(zip(decided.launches, made, strict=True))):
             if new is not None:
@@ -189,15 +191,15 @@ class Carriers(ControllerPart):
                 starts.insert(launch.starts_before, Start(carrier.name, launch.slots))
         return cluster, replace(decided, starts=tuple(starts)), requests
 
-    def _new(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
+    def _try_to_make_carrier(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
         """Return the job of a new carrier and its request, or None if they cannot be made now."""
         try:
-            return self._made(cluster, launch, now)
+            return self._make_carrier(cluster, launch, now)
         except QueueError as error:
             log.warning("no carrier launched", members=list(launch.members), why=error.message)
             return None
 
-    def _made(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
+    def _make_carrier(self, cluster: ClusterState, launch: Launch, now: float) -> tuple[Job, str] | None:
         leader = cluster.waiting[launch.members[0]]
         record, mailboxes = self._repository.record(leader.name), self._training.mailboxes
         pool = next(pool for pool in cluster.applied.policy.pools if pool.name in launch.slots)
@@ -218,7 +220,7 @@ class Carriers(ControllerPart):
             leader.project,
         )
         job = replace(
-            found(name, leader, launch.members, pool, TrainingRequest.read(request).footprint, now),
+            new_carrier_job(name, leader, launch.members, pool, TrainingRequest.read(request).footprint, now),
             submission=uuid.uuid4().hex,
             secret=secret,
         )
@@ -226,7 +228,7 @@ class Carriers(ControllerPart):
 
     # --- what agents report ------------------------------------------------------------------------------
 
-    def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
+    def apply_reports(self, reported: Iterable[tuple[str, str | None]]) -> bool:
         """Apply reports of agents. Return whether a cycle may do more now.
 
         The pairs are not trusted: each pair only names a carrier or a member to check. A pair without a member is used
@@ -272,13 +274,13 @@ class Carriers(ControllerPart):
             if record.job.state is not JobState.RUNNING:
                 return False
             try:
-                self._repository.apply(transitions.introduced(record.job, number, self._clock()), self._clock())
+                self._repository.apply(transitions.agent_started(record.job, number, self._clock()), self._clock())
             except Refused:
                 continue
             return True
         return False  # the next tick tries again
 
-    def listen(self, enough_time: Callable[[], bool]) -> bool:
+    def check_mailboxes(self, enough_time: Callable[[], bool]) -> bool:
         """Check mailboxes for reports that arrived without an event, silent agents and members that do not end.
 
         Return whether a cycle may do more now. Each carrier needs one call, and one more for each missing report.
@@ -290,15 +292,15 @@ class Carriers(ControllerPart):
                 break
             members = [job for job in active if job.carrier_attempt == carrier.launched]
             try:
-                more = self._listen_to(carrier, members) or more
+                more = self._check_mailbox(carrier, members) or more
             except QueueError as error:
                 log.warning("mailbox not read", job=carrier.name, why=error.message)
-                more = self._stop_unread(carrier, members) or more
+                more = self._stop_if_unreadable(carrier, members) or more
             except Refused:
                 log.info("job changed meanwhile", job=carrier.name)
         return more
 
-    def _listen_to(self, carrier: Job, members: Sequence[Job]) -> bool:
+    def _check_mailbox(self, carrier: Job, members: Sequence[Job]) -> bool:
         now = self._clock()
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
             return sum(self._examine(job) for job in members) > 0  # not `any`: each member is examined
@@ -307,13 +309,15 @@ class Carriers(ControllerPart):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
-            heard = self._training.heard_of(carrier)
-            more = sum(self._look_for_end(job, heard) for job in members) > 0  # not `any`: each member is checked
+            agent_state = self._training.heard_of(carrier)
+            more = (
+                sum(self._check_for_end(job, agent_state) for job in members) > 0
+            )  # not `any`: each member is checked
             # The first heartbeat follows some seconds after the agent's key. Until then, count from the start.
-            since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
-            if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
+            since, limit = agent_state.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
+            if more or (since + limit >= now and not any(_is_overdue(job, now) for job in members)):
                 return more
-            if self._stop_for_a_member(carrier, members, now):
+            if self._stop_for_overdue_member(carrier, members, now):
                 return True
         if since + limit < now:
             log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
@@ -321,7 +325,7 @@ class Carriers(ControllerPart):
             return True
         return False
 
-    def _stop_unread(self, carrier: Job, members: Sequence[Job]) -> bool:
+    def _stop_if_unreadable(self, carrier: Job, members: Sequence[Job]) -> bool:
         """Stop a carrier whose mailbox cannot be read if one of its members should have ended long ago.
 
         Otherwise a program that makes the mailbox unreadable could keep a member from ever being stopped.
@@ -329,33 +333,38 @@ class Carriers(ControllerPart):
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
             return False
         try:
-            return self._stop_for_a_member(carrier, members, self._clock())
+            return self._stop_for_overdue_member(carrier, members, self._clock())
         except (QueueError, Refused) as error:
             log.warning("carrier not stopped", job=carrier.name, why=repr(error))
             return False
 
-    def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
+    def _stop_for_overdue_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
         """Stop a carrier if one of its members should have ended long ago. Return whether the carrier was stopped."""
         for job in members:
-            if _is_due(job, now):
+            if _is_overdue(job, now):
                 log.warning("member does not end", job=job.name, attempt=job.launched, state=job.state)
-                decided = transitions.stop_as_stuck if job.state is JobState.STOPPING else transitions.stop_as_overdue
-                self._repository.apply(decided(carrier, job, now), now)
+                make_transition = (
+                    transitions.stop_as_stuck if job.state is JobState.STOPPING else transitions.stop_as_overdue
+                )
+                self._repository.apply(make_transition(carrier, job, now), now)
                 return True
         return False
 
-    def _look_for_end(self, job: Job, heard: Heard) -> bool:
+    def _check_for_end(self, job: Job, agent_state: Heard) -> bool:
         """Look for the end of a member that the agent no longer runs. Return whether an end was recorded."""
         member = member_of(job)
-        if heard.alive_at is None or heard.alive_at + BEAT_SECONDS < self._clock():
+        if agent_state.alive_at is None or agent_state.alive_at + HEARTBEAT_VALID_SECONDS < self._clock():
             return self._examine(job)  # the agent may have reported the end before it stopped working
-        if job.state is JobState.STARTING or member in heard.running:
+        if job.state is JobState.STARTING or member in agent_state.running:
             return False
-        if member not in heard.ended and epoch(job.started or job.since) + ASSIGNED_SECONDS > heard.alive_at:
+        if (
+            member not in agent_state.ended
+            and epoch(job.started or job.since) + ASSIGNMENT_SECONDS > agent_state.alive_at
+        ):
             return False  # the agent may not have seen the assignment yet
         if self._examine(job):
             return True
-        return member in heard.ended and self._end_unreported(job)
+        return member in agent_state.ended and self._end_unreported(job)
 
     def _examine(self, job: Job) -> bool:
         return job.state is not JobState.STARTING and self._reconciler.examine_attempt(job)
@@ -366,10 +375,10 @@ class Carriers(ControllerPart):
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
             return False
         log.warning("the report of a member was changed", job=job.name, attempt=job.launched)
-        return self._reconciler.end(record, _lost(record.job))
+        return self._reconciler.end(record, _end_without_report(record.job))
 
 
-def _is_due(job: Job, now: float) -> bool:
+def _is_overdue(job: Job, now: float) -> bool:
     """Return whether a member should have ended: long after its stop request, or after its MaxRuntimeInSeconds."""
     if job.state is JobState.STOPPING:
         return epoch(job.since) + STOPPING_SECONDS < now
@@ -378,9 +387,16 @@ def _is_due(job: Job, now: float) -> bool:
     return epoch(job.started) + (job.attempt_limit or DEFAULT_RUNTIME) + OVERDUE_SECONDS < now
 
 
-def _lost(job: Job) -> TrainingJob:
+def _end_without_report(job: Job) -> TrainingJob:
     """Return the end of a member that has no valid report: Stopped if the queue was stopping it, else Failed."""
     status = "Stopped" if job.is_interrupted else "Failed"
     return TrainingJob(
-        job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt
+        job.launched or "",
+        "",
+        status,
+        "",
+        CARRIER_ENDED if status == "Failed" else None,
+        {},
+        {},
+        carrier=job.carrier_attempt,
     )

@@ -17,17 +17,17 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
 from job_queue.controller.fleet.checkpoints import CheckpointTimes, NewestAt
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
-from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
+from job_queue.controller.fleet.warm_pools import WarmPools, with_keep_warm
 from job_queue.controller.intents import (
     eviction_transitions,
-    paced,
     relaunch_transitions,
     requested_stops,
     start_transitions,
     with_deferred,
+    with_paced_starts,
 )
 from job_queue.controller.launcher import Launcher, new_call
-from job_queue.controller.opening import Opened, Opening, Watch
+from job_queue.controller.opening import CycleOpener, CyclePromise, OpenedCycle
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, LastLines, Reconciler
@@ -39,7 +39,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.sites import Origin, Site, site_of_event
-from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
+from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place_starts
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import JobTransition
@@ -62,7 +62,9 @@ class Invocation:
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
     may_wait: bool = False  # whether the invocation may sleep until more is due, as no caller waits for its answer
-    woken_by: str | None = None  # the holder whose promise of a later cycle this invocation keeps; see `opening.Watch`
+    woken_by: str | None = (
+        None  # the holder whose promise of a later cycle this invocation keeps; see `opening.CyclePromise`
+    )
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
@@ -70,11 +72,11 @@ class Invocation:
 
 
 @dataclass(slots=True)
-class _Work:
+class _RemainingWork:
     """The work that remains after a cycle."""
 
-    more: bool = False  # whether another cycle may do more at once
-    unrecorded: bool = False  # whether a part of the plan could not be recorded
+    may_do_more: bool = False  # whether another cycle may do more at once
+    has_unrecorded: bool = False  # whether a part of the plan could not be recorded
     due: float | None = None  # epoch seconds from which another cycle may do more
 
 
@@ -153,7 +155,7 @@ class Controller(ControllerPart):
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member stands for the agent's first report, which contains the agent's key.
         """
-        if self._carriers.apply(reported):
+        if self._carriers.apply_reports(reported):
             self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
@@ -186,13 +188,13 @@ class Controller(ControllerPart):
         if compared.silent_sites is not None:
             self._repository.notify(SilentSites(compared.silent_sites))
         self._run(invocation, None, compared.adoptions)
-        if compared.has_carriers and self._listen(invocation):
+        if compared.has_carriers and self._check_mailboxes(invocation):
             self._run(invocation, None, [])
 
-    def _listen(self, invocation: Invocation) -> bool:
+    def _check_mailboxes(self, invocation: Invocation) -> bool:
         """Read the mailboxes of carriers. Return whether a cycle may do more now."""
         try:
-            return self._carriers.listen(invocation.has_time)
+            return self._carriers.check_mailboxes(invocation.has_time)
         except Exception as error:
             log.exception("mailboxes not read", exc_info=error)
             return False
@@ -206,7 +208,7 @@ class Controller(ControllerPart):
 
     def _run(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         try:
-            self._wake(invocation, seen, adoptions)
+            self._run_cycles(invocation, seen, adoptions)
         except Signal as signal:
             log.info("left to the next cycle", why=repr(signal))
         except QueueError as error:
@@ -214,22 +216,24 @@ class Controller(ControllerPart):
         except Exception as error:
             log.exception("left to the next cycle", exc_info=error)  # not raised, because the caller's change is stored
 
-    def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
-        opening = Opening(self._backend, invocation.holder)
+    def _run_cycles(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
+        opener = CycleOpener(self._backend, invocation.holder)
         promised_by = invocation.woken_by
-        watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
-        planned, opened = opening.begin(seen)
-        work, unfinished = _Work(), _Work()
+        promise = CyclePromise(
+            self._repository, self._clock, promised_by or invocation.holder, was_woken=promised_by is not None
+        )
+        planned_generation, opened = opener.begin(seen)
+        work, unfinished = _RemainingWork(), _RemainingWork()
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._repository.notify(LeaseConflict())
                 # The holder may have been killed, so try again after the lease has expired.
-                if not self._look_again(invocation, watch, opened.expires + 1):
+                if not self._wait_for_next_cycle(invocation, promise, opened.expires + 1):
                     return
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
                 try:
-                    work = self._cycle(opening, opened, invocation, adoptions, one_by_one=work.unrecorded)
+                    work = self._cycle(opener, opened, invocation, adoptions, one_by_one=work.has_unrecorded)
                 except Unavailable as error:
                     if not _may_sleep(invocation, UNAVAILABLE_SECONDS):
                         raise
@@ -239,29 +243,29 @@ class Controller(ControllerPart):
                     self._repository.release(opened.lease)
                 if work is unfinished:
                     self._sleep(UNAVAILABLE_SECONDS)  # after this time DynamoDB accepts calls for a throttled key again
-                    opened = opening.acquire()
+                    opened = opener.acquire()
                     continue
                 # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
-                more = generation != planned or work.more or work.unrecorded
+                more = generation != planned_generation or work.may_do_more or work.has_unrecorded
                 # Read the generation again after the end of the promise. An invocation that relied on the promise
                 # raised the generation before the promise ended, so this read finds it.
-                if not more and work.due is None and watch.end():
+                if not more and work.due is None and promise.withdraw():
                     more = self._repository.generation() != generation
-                planned = generation
+                planned_generation = generation
                 ends = not (more and invocation.may_go_on())
-                self._publication.publish(last=ends)
+                self._publication.publish(is_last=ends)
                 if ends:
                     due = self._clock() if more else work.due
-                    if due is None or not self._look_again(invocation, watch, due):
+                    if due is None or not self._wait_for_next_cycle(invocation, promise, due):
                         return
-            opened = opening.acquire()
-        if isinstance(opened, Opened):  # the lease was taken, but no time is left for a cycle
+            opened = opener.acquire()
+        if isinstance(opened, OpenedCycle):  # the lease was taken, but no time is left for a cycle
             self._repository.release(opened.lease)
 
-    def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
+    def _wait_for_next_cycle(self, invocation: Invocation, promise: CyclePromise, due: float) -> bool:
         """Wait until another cycle is due. Return False if another invocation or the tick will run that cycle."""
-        if not watch.keep(due):
+        if not promise.make(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
         if not _may_sleep(invocation, seconds):
@@ -269,7 +273,7 @@ class Controller(ControllerPart):
             longest = invocation.remaining() - CYCLE_SECONDS - SPARE_SECONDS
             if seconds > longest > SHORTEST_WAIT and _may_sleep(invocation, longest):
                 self._sleep(longest)
-            self._wake_up(watch.by)
+            self._wake_up(promise.holder)
             return False
         self._sleep(seconds)
         return True
@@ -278,13 +282,13 @@ class Controller(ControllerPart):
 
     def _cycle(
         self,
-        opening: Opening,
-        opened: Opened,
+        opener: CycleOpener,
+        opened: OpenedCycle,
         invocation: Invocation,
         adoptions: list[Adoption],
         *,
         one_by_one: bool,
-    ) -> _Work:
+    ) -> _RemainingWork:
         """Run one cycle.
 
         :param adoptions: attempts that a comparison has found. The cycle empties this list.
@@ -295,7 +299,7 @@ class Controller(ControllerPart):
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
         # 2. Read the cluster's state, settle carriers and missed starts, and release or stop dependents.
-        cluster = self._read(opening, opened, again=bool(adoptions))
+        cluster = self._read(opener, opened, again=bool(adoptions))
         adoptions.clear()
         cluster, more_ended = self._settle_live_jobs(lease, cluster)
         now = self._clock()
@@ -303,31 +307,31 @@ class Controller(ControllerPart):
         call = new_call(now, invocation.remaining())
         rates = _LaunchRates(lease, self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
-        again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
-        claims = claims_of([it.old for it in again], cluster, now)
-        relaunches = [it for it in again if it.old.name not in claims.in_the_way]
+        relaunchable = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        claims = claims_of([it.old for it in relaunchable], cluster, now)
+        relaunches = [it for it in relaunchable if it.old.name not in claims.in_the_way]
         stops = [it for it in requested_stops(cluster, now) if it.old.name not in unrecorded]
-        sent_again = rates.take(relaunches)
-        leftovers = [*stops, *sent_again]
-        cluster = cluster.with_changed(_new(leftovers))
+        relaunched = rates.admit(relaunches)
+        continued = [*stops, *relaunched]
+        cluster = cluster.with_changed(_new_jobs(continued))
         # 4. Make a plan.
         decided = plan(cluster.snapshot(now))
-        if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
-            cluster = seen
+        if decided.evictions and self._checkpoints and (updated := self._checkpoints.look_up(cluster, decided)):
+            cluster = updated
             decided = plan(cluster.snapshot(now))
         carrier_changes = self._carriers.carry_out(cluster, decided, call, now)
-        placement = place(carrier_changes.cluster, carrier_changes.plan, claims)
+        placement = place_starts(carrier_changes.cluster, carrier_changes.plan, claims)
         starts, deferred = start_transitions(carrier_changes.cluster, placement.plan, call, now)
-        kept = with_deferred(placement.plan, deferred, carrier_changes.cluster)
-        starts, decided = paced(rates.take(starts), starts, kept)
+        without_deferred = with_deferred(placement.plan, deferred, carrier_changes.cluster)
+        starts, decided = with_paced_starts(rates.admit(starts), starts, without_deferred)
         starts, cluster, decided = self._carriers.store(carrier_changes, starts, decided, now)
-        leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
-        announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
-        transitions = [*leaving, *kept_warm(starts, placement), *announcements]
+        leaving = [*continued, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
+        announcements = cut_off_announcements(cluster, {job.name for job in _new_jobs(leaving)} | unrecorded, now)
+        transitions = [*leaving, *with_keep_warm(starts, placement), *announcements]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
-        launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
+        launching = [job.name for job in _new_jobs(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)
-        (recorded, unplanned), *records = self._parallel(
+        (recorded, has_unrecorded), *records = self._parallel(
             [recording, *(partial(self._repository.record, name) for name in launching)]
         )
         # 6. Carry out the recorded intents.
@@ -335,29 +339,31 @@ class Controller(ControllerPart):
         more = self._warm_pools.release(
             [*claims.to_release, *placement.in_the_way, *in_drained_pools(cluster, placement, now)]
         )
-        more = self._stops.ask(lease, cluster, _new(recorded), now) or more
+        more = self._stops.request(lease, cluster, _new_jobs(recorded), now) or more
         if more:
             self._raise_generation()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
-        self._warm_pools.take(placement, [job for job, (result, _) in results if result is LaunchResult.LAUNCHED])
-        more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
+        self._warm_pools.stop_counting(
+            placement, [job for job, (result, _) in results if result is LaunchResult.LAUNCHED]
+        )
+        more_started, throttled = self._settle_all(lease, results, _state_after(recorded, placement, cluster))
         # 7. Park jobs that cannot start, and forget metadata that is no longer needed.
-        other_jobs, soon = self._parking.tidy(lease, cluster, decided)
-        loads = cluster.loads(_new(recorded))
+        window_changed, near_starts = self._parking.park_and_forget(lease, cluster, decided)
+        loads = cluster.loads(_new_jobs(recorded))
         lasting = cluster.lasting_refusals(loads, now)
         lease.cycle_ended = now
-        self._publication.take(first_token, lease, cluster, decided, now)
+        self._publication.prepare(first_token, lease, cluster, decided, now)
         self._repository.notify(CycleEnded(decided, loads, self._clock() - began, lasting))
         due = [
             *([rates.next_at] if throttled or rates.are_used_up else []),
-            *_lag_ends(cluster, decided, now),
+            *_quota_lag_ends(cluster, decided, now),
             *next_deadlines(cluster, decided.begins, now),
-            *soon,
+            *near_starts,
         ]
-        return _Work(
-            more=any((more, other_jobs, more_started, bool(deferred), more_ended))
-            or has_dependents(_new(recorded), cluster),
-            unrecorded=unplanned,
+        return _RemainingWork(
+            may_do_more=any((more, window_changed, more_started, bool(deferred), more_ended))
+            or has_dependents(_new_jobs(recorded), cluster),
+            has_unrecorded=has_unrecorded,
             due=min(due, default=None),
         )
 
@@ -369,9 +375,9 @@ class Controller(ControllerPart):
         cluster = self._missed_starts.settle(lease, self._carriers.settle(lease, cluster))
         return self._dependencies.settle(lease, cluster)
 
-    def _read(self, opening: Opening, opened: Opened, *, again: bool) -> ClusterState:
-        cluster = opening.read(opened, again=again)
-        learned = self._training_plans.learn_new(cluster)
+    def _read(self, opener: CycleOpener, opened: OpenedCycle, *, again: bool) -> ClusterState:
+        cluster = opener.read(opened, again=again)
+        learned = self._training_plans.describe_new(cluster)
         return replace(cluster, metadata=self._repository.metadata()) if learned else cluster
 
     def _record(
@@ -410,9 +416,9 @@ class Controller(ControllerPart):
                 if not one_by_one:
                     log.info("not recorded: planning again", why=repr(error))
                     return recorded, True
-                log.error("transitions cannot be recorded", jobs=[job.name for job in _new(part)], exc_info=error)
+                log.error("transitions cannot be recorded", jobs=[job.name for job in _new_jobs(part)], exc_info=error)
                 if isinstance(error, Unwritable):
-                    unwritable += [job.name for job in _new(part)]
+                    unwritable += [job.name for job in _new_jobs(part)]
                 continue
             recorded += part
             reservations = None
@@ -440,7 +446,7 @@ class Controller(ControllerPart):
         self, invocation: Invocation, policy: Policy, recorded: list[JobTransition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
         """Send a call for every recorded launch. Return the answers, without launches for which no time was left."""
-        launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
+        launches = [job for job in _new_jobs(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
         )
@@ -494,9 +500,9 @@ class _LaunchRates:
         lease.bucket = (lease.bucket or TokenBucket.full(rate, now)).filled(rate, now)
         lease.site_buckets = {key: bucket.filled(rate, now) for key, bucket in lease.site_buckets.items()}
 
-    def take(self, launches: Iterable[JobTransition]) -> list[JobTransition]:
+    def admit(self, launches: Iterable[JobTransition]) -> list[JobTransition]:
         """Return the launches that may be sent now, in order, and count their calls."""
-        return [launch for launch in launches if self._take(launch.new.site)]
+        return [launch for launch in launches if self._count_call(launch.new.site)]
 
     @property
     def are_used_up(self) -> bool:
@@ -508,7 +514,7 @@ class _LaunchRates:
         """The earliest time at which a call may be sent at a site where launches wait, else at the home site."""
         return min(self._bucket(key).next_at for key in self._waiting or ("",))
 
-    def _take(self, site: Site | None) -> bool:
+    def _count_call(self, site: Site | None) -> bool:
         key = site.key if site else ""
         bucket = self._bucket(key)
         if key in self._waiting or not bucket.calls:
@@ -531,19 +537,19 @@ def _may_sleep(invocation: Invocation, seconds: float) -> bool:
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
-def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: ClusterState) -> ClusterState:
+def _state_after(recorded: Iterable[JobTransition], placement: Placement, cluster: ClusterState) -> ClusterState:
     """Return the cluster state with the recorded changes, without the warm pools on which jobs were launched."""
     external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
-    return replace(cluster.with_changed(_new(recorded)), external=external)
+    return replace(cluster.with_changed(_new_jobs(recorded)), external=external)
 
 
-def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
+def _quota_lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
     """Return the times at which quota lag allows the next tries (epoch seconds); empty if no job backs off."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]
 
 
-def _new(transitions: Iterable[JobTransition]) -> list[Job]:
+def _new_jobs(transitions: Iterable[JobTransition]) -> list[Job]:
     """Return the new jobs of the transitions."""
     return [transition.new for transition in transitions]

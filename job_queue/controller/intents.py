@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from job_queue.adapters.telemetry import log
-from job_queue.controller.launcher import is_unanswered, is_unsent
+from job_queue.controller.launcher import is_call_due, is_unsent
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import borrowed_by
-from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
+from job_queue.domain.capacity_backoff import backoffs_while_tried, instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.sites import site_of_slots
 from job_queue.domain.job import LaunchCall
@@ -40,12 +40,12 @@ def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
-    """Return a transition for each launch for which another call is due (`is_unanswered`), highest priority first.
+    """Return a transition for each launch for which another call is due (`is_call_due`), highest priority first.
 
     If all calls for a cancelled job were throttled, its launch is not repeated: the job ends.
     """
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
-    again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
+    again = [job for job in jobs if is_call_due(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]
 
 
@@ -73,7 +73,7 @@ def start_transitions(
     for start in plan.starts:
         job = cluster.waiting[start.job]
         wanted = instances_by_capacity_key(job, start.slots, cluster.applied.policy)
-        backoffs = tried_again(known, wanted, now)
+        backoffs = backoffs_while_tried(known, wanted, now)
         if any(backoff.capacity_key in tried for backoff in backoffs):
             deferred.append(start)
             continue
@@ -90,12 +90,12 @@ def start_transitions(
             borrowed,
             site_of_slots(start.slots, cluster.applied.policy),
         )
-        _add(held, start.slots)
+        _add_slots(held, start.slots)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred
 
 
-def paced(
+def with_paced_starts(
     permitted: list[JobTransition], starts: list[JobTransition], decided: Plan
 ) -> tuple[list[JobTransition], Plan]:
     """Return the permitted starts, and the plan with slots reserved for the other starts."""
@@ -122,10 +122,10 @@ def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:
     """Return the instances that jobs hold, by project and pool."""
     used: dict[str, dict[str, int]] = {}
     for job in cluster.active.values():
-        _add(used.setdefault(job.project, {}), job.slots)
+        _add_slots(used.setdefault(job.project, {}), job.slots)
     return used
 
 
-def _add(used: dict[str, int], slots: Mapping[str, int]) -> None:
+def _add_slots(used: dict[str, int], slots: Mapping[str, int]) -> None:
     for pool, count in slots.items():
         used[pool] = used.get(pool, 0) + count

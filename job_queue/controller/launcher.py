@@ -23,9 +23,9 @@ from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.instance_check import CHECK_FIELD, has_added_check, with_instance_check
 from job_queue.domain.launching.proof import attempt_tags, call_number
 from job_queue.domain.launching.quota_lag import lag_of
-from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
+from job_queue.domain.launching.refusals import QuotaExceeded, blames_pool_fields, quota_exceeded
 from job_queue.domain.names import apply_qstamp
-from job_queue.domain.policy import is_changed, is_spot, placed
+from job_queue.domain.policy import is_changed_by_pool, is_spot, request_for_slots
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
@@ -43,7 +43,7 @@ def new_call(now: float, remaining: float) -> LaunchCall:
     return LaunchCall(sent_at=int(now), expires_at=int(now + remaining) + SIGNATURE_SECONDS)
 
 
-def is_unanswered(job: Job, now: float) -> bool:
+def is_call_due(job: Job, now: float) -> bool:
     """Return whether another call is due: the launch was unanswered for long enough, or its calls were throttled.
 
     A launch that was refused while an older call may still take effect backs off first.
@@ -61,7 +61,7 @@ def is_unsent(job: Job) -> bool:
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """Return the CreateTrainingJob request of a job's current attempt: the user's request with slots, name and tags."""
     submitted = stored_request(details)
-    request = with_instance_check(submitted, placed(submitted, job, policy), job)
+    request = with_instance_check(submitted, request_for_slots(submitted, job, policy), job)
     request["TrainingJobName"] = job.launched
     tags = request.get("Tags", [])
     request["Tags"] = [*tags, *({"Key": key, "Value": it} for key, it in attempt_tags(job, len(tags)).items())]
@@ -80,8 +80,8 @@ class Launcher(ControllerPart):
 
         A member is assigned to its carrier instead.
         """
-        if again := self._earlier_attempt(job):
-            return LaunchResult.NOT_NOW, again
+        if postponed := self._earlier_attempt(job):
+            return LaunchResult.NOT_NOW, postponed
         request = attempt_request(job, details, policy)
         if job.allocation is not None:
             return self._training.assign(job, request)
@@ -89,19 +89,21 @@ class Launcher(ControllerPart):
         if result is LaunchResult.REFUSED and has_added_check(stored_request(details), request):
             # SageMaker may have refused the health check, which the queue added, without naming the check. The next
             # launch goes without the check, and SageMaker's answer to that launch decides about the job.
-            without = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
-            return LaunchResult.CHECK_AT_FAULT, f"{message} ({without})"
+            note = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
+            return LaunchResult.CHECK_AT_FAULT, f"{message} ({note})"
         has_pools = job.slots.keys() <= {pool.name for pool in policy.pools}
-        changed = job.site or not has_pools or is_changed(stored_request(details), TrainingRequest.read(request))
+        changed = (
+            job.site or not has_pools or is_changed_by_pool(stored_request(details), TrainingRequest.read(request))
+        )
         if result is LaunchResult.REFUSED and changed:
             # The pool has changed the request, so SageMaker may object to fields that the user did not write. Such a
             # refusal never fails the job. At another site, the image, the data or the role may be missing. If the
             # policy lost the pool after an unanswered call, the request may be wrong only without the pool's fields.
-            of_pool = has_pools and len(job.slots) == 1 and objects_to_pool(message)
+            of_pool = has_pools and len(job.slots) == 1 and blames_pool_fields(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
             log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)
-            return _meaning(result, quota, job, policy), message
+            return _result_of_quota_refusal(result, quota, job, policy), message
         return result, message
 
     def _earlier_attempt(self, job: Job) -> str | None:
@@ -226,7 +228,7 @@ class Launcher(ControllerPart):
         record = self._repository.record(carrier.first_members[0])
         if record is None or not record.job.state.waits:
             return
-        of_queue = objects_to_pool(message) or any(folder in message for folder in (AGENTS, OUTPUT))
+        of_queue = blames_pool_fields(message) or any(folder in message for folder in (AGENTS, OUTPUT))
         for_good, now = not (record.attempts or of_queue), self._clock()
         refused = state_machine.record_refusal(record.job, sent_at, message, for_good=for_good, now=now)
         self._commit(lease, [replace(refused, record=record)], "refusal of a carrier")
@@ -273,7 +275,7 @@ class Launcher(ControllerPart):
         """
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
-        if record is None or not is_current(record.job, job):
+        if record is None or not is_same_launch(record.job, job):
             return None
         # The transition has the whole record, so that the long history of an often refused job can be truncated.
         return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
@@ -289,14 +291,14 @@ class Launcher(ControllerPart):
                 if 0 in refused.items:
                     raise
                 record = self._repository.record(job.name)
-                if record is None or not is_current(record.job, job):
+                if record is None or not is_same_launch(record.job, job):
                     return None
                 latest = record.job  # a user has changed the job: the same launch in a later version
                 continue
             return transition.new
 
 
-def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
+def _result_of_quota_refusal(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
     """Return the meaning of a refusal for a quota, taking the job's pool into account."""
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
         return LaunchResult.NO_QUOTA  # the request, not the pool, asks for spot instances: the pool need not back off
@@ -305,7 +307,7 @@ def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Polic
     return result
 
 
-def is_current(recorded: Job, launched: Job) -> bool:
+def is_same_launch(recorded: Job, launched: Job) -> bool:
     """Return whether the job's record still has this launch."""
     return (
         recorded.submission == launched.submission

@@ -1,4 +1,4 @@
-"""Open a cycle: raise the generation, take the lease, read the cluster's state, and promise a later cycle (`Watch`)."""
+"""Open a cycle: raise the generation, take the lease, read the cluster's state, and promise a later cycle."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # a promise is valid until this long after its cycle is due
-PROMISE_AGAIN_SECONDS = 10  # a promise is renewed if it ends less than this long after the next cycle is due
+RENEWAL_SECONDS = 10  # a promise is renewed if it ends less than this long after the next cycle is due
 SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes its own promise
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedCycle:
     """An opened cycle: the lease, and the data that was read while the lease was taken."""
 
     lease: Lease
@@ -32,7 +32,7 @@ class Opened:
         return self.metadata.fencing_token in (self.lease.fencing_token - 1, self.lease.fencing_token)
 
 
-class Opening(ControllerPart):
+class CycleOpener(ControllerPart):
     """The opening of the cycles of one invocation.
 
     :param holder: unique name of the holder of the lease.
@@ -42,7 +42,7 @@ class Opening(ControllerPart):
         super().__init__(backend)
         self._holder = holder
 
-    def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
+    def begin(self, seen: Metadata | None) -> tuple[int, OpenedCycle | LeaseHeld]:
         """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
         :param seen: the metadata that was read before the change was stored. If it shows a free lease, all calls are
@@ -53,26 +53,28 @@ class Opening(ControllerPart):
             return self._repository.raise_generation(), self.acquire()
         reads = cluster_reads(self._repository, self._policies, seen, self._clock())
 
-        def opened(lease: Lease, answers: list[Any]) -> Opened:
+        def opened(lease: Lease, answers: list[Any]) -> OpenedCycle:
             _, _, metadata, active = answers
             unchanged = lease.fencing_token == seen.fencing_token + 1
             cluster = reads.cluster_state(metadata, active, self._parallel) if unchanged else None
-            return Opened(lease, metadata, cluster)
+            return OpenedCycle(lease, metadata, cluster)
 
         repository = self._repository
         calls = [repository.raise_generation, self._acquire, repository.metadata, repository.active]
-        tried = self._try(calls, opened)
+        tried = self._call_and_acquire(calls, opened)
         # Another holder of the lease may have read the generation before this invocation raised the generation. So the
         # lease is tried once more.
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
-    def acquire(self) -> Opened | LeaseHeld:
+    def acquire(self) -> OpenedCycle | LeaseHeld:
         """Try to take the lease."""
-        return self._try([self._acquire, self._repository.metadata], lambda lease, answers: Opened(lease, answers[1]))
+        return self._call_and_acquire(
+            [self._acquire, self._repository.metadata], lambda lease, answers: OpenedCycle(lease, answers[1])
+        )
 
-    def _try(
-        self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], Opened]
-    ) -> Opened | LeaseHeld:
+    def _call_and_acquire(
+        self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], OpenedCycle]
+    ) -> OpenedCycle | LeaseHeld:
         """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
 
         The lease is given back only after every call has ended, because a pending acquisition could take the lease.
@@ -80,7 +82,7 @@ class Opening(ControllerPart):
         :param opened: makes the result from the lease and the answers.
         :raises Exception: the error of the first call that has failed.
         """
-        answers = self._parallel([partial(_outcome, call) for call in calls])
+        answers = self._parallel([partial(_answer_or_error, call) for call in calls])
         lease = answers[calls.index(self._acquire)]
         try:
             for error in (answer for answer in answers if isinstance(answer, Exception)):
@@ -97,7 +99,7 @@ class Opening(ControllerPart):
         except QueueError as error:  # no other invocation can run a cycle until the lease expires
             log.warning("lease not given back", why=error.message)
 
-    def read(self, opened: Opened, *, again: bool) -> ClusterState:
+    def read(self, opened: OpenedCycle, *, again: bool) -> ClusterState:
         """Return the cluster's state.
 
         Metadata that was read while the lease was taken is valid if no holder wrote in between. An invocation that
@@ -115,7 +117,7 @@ class Opening(ControllerPart):
         return self._repository.acquire(self._holder, self._clock())
 
 
-def _outcome(call: Callable[[], Any]) -> Any:
+def _answer_or_error(call: Callable[[], Any]) -> Any:
     """Make a call. Return its answer or its error."""
     try:
         return call()
@@ -123,22 +125,22 @@ def _outcome(call: Callable[[], Any]) -> Any:
         return error
 
 
-class Watch:
+class CyclePromise:
     """The promise of one invocation to run the next cycle when it is due, so that no other invocation waits.
 
-    :param by: name of the holder that promises. An invocation that was woken for a promise uses the name of the holder
-        that woke it.
-    :param woken: whether this invocation was woken to keep a promise.
+    :param holder: name of the holder that promises. An invocation that was woken for a promise uses the name of the
+        holder that woke it.
+    :param was_woken: whether this invocation was woken to keep a promise.
     """
 
-    def __init__(self, repository: JobRepository, clock: Callable[[], float], by: str, *, woken: bool) -> None:
+    def __init__(self, repository: JobRepository, clock: Callable[[], float], holder: str, *, was_woken: bool) -> None:
         self._repository = repository
         self._clock = clock
-        self.by = by
-        self._until = clock() + PROMISE_SECONDS if woken else 0.0
-        self._looks_at = clock()
+        self.holder = holder
+        self._until = clock() + PROMISE_SECONDS if was_woken else 0.0
+        self._promised_for = clock()
 
-    def keep(self, due: float) -> bool:
+    def make(self, due: float) -> bool:
         """Promise to run the next cycle, unless another invocation has promised. Return whether to run the cycle here.
 
         :param due: when the cycle is due (epoch seconds). Another invocation's promise does not count if its cycle is
@@ -147,17 +149,17 @@ class Watch:
         """
         now = self._clock()
         due = max(now, due)
-        if self._until > due + PROMISE_AGAIN_SECONDS and due <= self._looks_at + SOONER_SECONDS:
+        if self._until > due + RENEWAL_SECONDS and due <= self._promised_for + SOONER_SECONDS:
             return True
-        if not self._repository.promise(self.by, now, due + PROMISE_SECONDS, due, due + SOONER_SECONDS):
+        if not self._repository.promise(self.holder, now, due + PROMISE_SECONDS, due, due + SOONER_SECONDS):
             return False
-        self._until, self._looks_at = due + PROMISE_SECONDS, due
+        self._until, self._promised_for = due + PROMISE_SECONDS, due
         return True
 
-    def end(self) -> bool:
+    def withdraw(self) -> bool:
         """Withdraw the promise. Return whether another invocation may have relied on the promise."""
         if not self._until:
             return False
-        self._repository.withdraw(self.by)
+        self._repository.withdraw(self.holder)
         self._until = 0.0
         return True

@@ -24,7 +24,7 @@ class Backend:
 
 
 class ControllerPart:
-    """A part of the controller. One process has one object of each part; only `Opening` is made per invocation."""
+    """A part of the controller. One process has one object of each part; only `CycleOpener` is made per invocation."""
 
     def __init__(self, backend: Backend) -> None:
         self._repository = backend.repository

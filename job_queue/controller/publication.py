@@ -20,15 +20,17 @@ class Publication(ControllerPart):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._waiting: tuple[StoredPlan, int] | None = None  # the plan to publish, and the fencing token of its cycle
+        self._unpublished: tuple[StoredPlan, int] | None = (
+            None  # the plan to publish, and the fencing token of its cycle
+        )
         self._digest: str | None = None  # digest of the published plan; None: not known
         self._token = 0  # fencing token of the lease at the end of the last cycle in this process
         self._written = 0.0  # epoch seconds of the last write
 
-    def take(self, began: int, lease: Lease, cluster: ClusterState, decided: Plan, now: float) -> None:
+    def prepare(self, first_token: int, lease: Lease, cluster: ClusterState, decided: Plan, now: float) -> None:
         """Keep the plan of a cycle that has ended, until `publish`.
 
-        :param began: the fencing token with which the cycle began.
+        :param first_token: the fencing token with which the cycle began.
         :param now: epoch seconds of the plan.
         """
         try:
@@ -36,19 +38,19 @@ class Publication(ControllerPart):
         except Exception as error:  # readers get the previous plan and its age
             log.exception("plan for readers not serialised", exc_info=error)
             return
-        if began != self._token + 1:  # another process has run cycles meanwhile, and may have published a plan
+        if first_token != self._token + 1:  # another process has run cycles meanwhile, and may have published a plan
             self._digest = None
         self._token = lease.fencing_token
-        self._waiting = None if new.digest == self._digest else (new, lease.fencing_token)
+        self._unpublished = None if new.digest == self._digest else (new, lease.fencing_token)
 
-    def publish(self, *, last: bool) -> None:
+    def publish(self, *, is_last: bool) -> None:
         """Publish the plan of the latest cycle if readers do not know it yet.
 
-        :param last: whether no cycle follows at once. Otherwise the plan may wait, because writes cost by size.
+        :param is_last: whether no cycle follows at once. Otherwise the plan may wait, because writes cost by size.
         """
-        if self._waiting is None or not (last or self._clock() >= self._written + PAUSE_SECONDS):
+        if self._unpublished is None or not (is_last or self._clock() >= self._written + PAUSE_SECONDS):
             return
-        (plan, token), self._waiting, self._digest = self._waiting, None, None
+        (plan, token), self._unpublished, self._digest = self._unpublished, None, None
         try:
             self._repository.published.replace(plan, token)
         except Exception as error:

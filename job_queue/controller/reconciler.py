@@ -14,7 +14,7 @@ from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, DELETING, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
-from job_queue.controller.fleet.survey import survey
+from job_queue.controller.fleet.survey import walk_list
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.access.program_output import is_failure_of_program
@@ -25,7 +25,7 @@ from job_queue.domain.capacity_backoff import (
     after_end,
     after_refusal,
     after_success,
-    at_silent_site,
+    backoffs_of_silent_site,
     instances_by_capacity_key,
 )
 from job_queue.domain.carriers import transitions
@@ -56,7 +56,7 @@ from job_queue.domain.job import (
     iso,
 )
 from job_queue.domain.launching.proof import is_named_as_attempt
-from job_queue.domain.launching.quota_lag import of_the_quota
+from job_queue.domain.launching.quota_lag import wanted_within_quota
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
@@ -114,7 +114,7 @@ class Reconciler(ControllerPart):
 
     def job_of(self, detail: Mapping[str, Any], site: Site | None = None) -> str | None:
         """Return the name of the job whose attempt has ended according to an event, or None if no attempt has ended."""
-        reported = _reported(detail, site)
+        reported = _training_job_of_event(detail, site)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None, site: Site | None = None) -> bool:
@@ -125,24 +125,28 @@ class Reconciler(ControllerPart):
         :param known: data that was already read for the event.
         :param site: the site of the event; None: the home site.
         """
-        reported = _reported(detail, site)
+        reported = _training_job_of_event(detail, site)
         if reported is None:
-            return self.examine(str(detail["TrainingJobName"]), logs=_Reads(1), site=site)
+            return self.examine(str(detail["TrainingJobName"]), logs=_LogReads(1), site=site)
         if reported.of_queue and reported.ended:
             self._report_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
-            return self.examine(reported.name, reported, _Reads(1), site) or resumed  # the instances may be kept warm
+            return (
+                self.examine(reported.name, reported, _LogReads(1), site) or resumed
+            )  # the instances may be kept warm
         if reported.ended:
-            ours = reported.of_queue and self.apply_end(reported, None if resumed else known, _Reads(1))
-            return ours or self._repository.drop_external(reported.key) or resumed
+            has_recorded_end = reported.of_queue and self.apply_end(reported, None if resumed else known, _LogReads(1))
+            return has_recorded_end or self._repository.drop_external(reported.key) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             self._note_stage(reported)
             return resumed  # the next comparison checks whether the training job is an attempt
-        counted = self._repository.external_job(reported.key)
-        if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
+        external_job = self._repository.external_job(reported.key)
+        if (
+            external_job and external_job.instance_counts == reported.instance_counts
+        ):  # the training job was described before
             return False
-        return self.examine(reported.name, logs=_Reads(1), site=site)
+        return self.examine(reported.name, logs=_LogReads(1), site=site)
 
     def count_external(self, found: TrainingJob) -> None:
         """Count a live training job as an external job, because no job records it as a current attempt.
@@ -162,12 +166,12 @@ class Reconciler(ControllerPart):
         if forged and not (before and before.forged):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
-    def apply_end(self, ended: TrainingJob, known: Known | None = None, logs: "_Reads | None" = None) -> bool:
+    def apply_end(self, ended: TrainingJob, known: Known | None = None, logs: "_LogReads | None" = None) -> bool:
         """Record the end of an attempt that is current in its job's record. Return whether the end was recorded.
 
         :param logs: the permission to read logs; None in a cycle.
         """
-        logs = logs or _Reads(0)
+        logs = logs or _LogReads(0)
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
@@ -183,7 +187,7 @@ class Reconciler(ControllerPart):
         self,
         name: str,
         reported: TrainingJob | None = None,
-        logs: "_Reads | None" = None,
+        logs: "_LogReads | None" = None,
         site: Site | None = None,
     ) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
@@ -235,12 +239,12 @@ class Reconciler(ControllerPart):
         """
         metadata = self._repository.metadata()
         known, wanted = self._backoffs_and_instances(job, metadata)
-        counted = of_the_quota(quota, wanted, self._policies.of(metadata.policy).policy)
+        counted = wanted_within_quota(quota, wanted, self._policies.of(metadata.policy).policy)
         return after_refusal(known, counted, sent_at, self._clock(), lag=lag)
 
     def examine_attempt(self, job: Job, *, in_cycle: bool = False) -> bool:
         """Describe a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
-        logs = None if in_cycle else _Reads(1)
+        logs = None if in_cycle else _LogReads(1)
         if job.carrier_attempt is None:
             return self.examine(job.launched or "", logs=logs, site=job.site)
         found = self._training.describe_attempt(job)
@@ -306,14 +310,14 @@ class Reconciler(ControllerPart):
             return Comparison()
         pools = self._pools_at(site, metadata)
         for backoff in metadata.capacity_backoffs.values():
-            if backoff.unreachable and any(map(backoff.is_of, pools)):
+            if backoff.unreachable and any(map(backoff.has_key_of, pools)):
                 self._repository.end_capacity_backoff(backoff)
         return found
 
     def _backoffs_at(self, site: Site, metadata: Metadata, message: str) -> tuple[CapacityBackoff, ...]:
         """Return the backoffs of a silent site's pools, so that plans start no jobs and reserve no slots there."""
         typed = [pool.name for pool in self._pools_at(site, metadata) if pool.instance_type]
-        return at_silent_site(metadata.capacity_backoffs, typed, self._clock(), message)
+        return backoffs_of_silent_site(metadata.capacity_backoffs, typed, self._clock(), message)
 
     def _pools_at(self, site: Site, metadata: Metadata) -> list[Pool]:
         policy = self._policies.of(metadata.policy).policy
@@ -333,43 +337,45 @@ class Reconciler(ControllerPart):
         """
         now = self._clock()
         listing = metadata.site_listings.get(site.key) if site else metadata.listing
-        before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
+        reconciled_before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
         may_go_on = lambda: self._clock() < now + WALK_SECONDS and enough_time()  # noqa: E731
-        walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
+        walk = walk_list(self._training.at(site).training_jobs(), next_listing(listing, now), now, may_go_on, site)
         # Read the jobs after the list: each attempt launched before this read is in the list or is described.
-        everywhere = self._repository.active()
-        active = [job for job in everywhere if same_place(job.site, site)]
+        all_active = self._repository.active()
+        active = [job for job in all_active if same_place(job.site, site)]
         external = [job for job in self._repository.external() if same_place(job.site, site)]
         # If the list has a newer training job of the same name, the external job was deleted.
-        same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
-        known = {job.training_job for job in active if job.carrier_attempt is None} | {job.name for job in same}
+        not_replaced = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
+        known = {job.training_job for job in active if job.carrier_attempt is None} | {job.name for job in not_replaced}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
-        logs, missed = _Reads(MOST_LOGS), list[str]()
+        logs, missed_ends = _LogReads(MOST_LOGS), list[str]()
         unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
-        steps += [(job.name, partial(self._check, job, metadata, logs, missed)) for job in self._batch(unclear)]
+        steps += [
+            (job.name, partial(self._check, job, metadata, logs, missed_ends)) for job in self._rotating_batch(unclear)
+        ]
         accepted = {job.training_job for job in active if _is_accepted(job)}
-        gone = [
+        external_to_check = [
             job
             for job in external
             if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan or job.name in accepted
         ]
-        steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
-        strangers = sorted((walk.alive | walk.warm) - known)
-        steps += [(key, partial(self._find, key, site)) for key in self._batch(strangers)]
-        adoptions, left, progress = [], set(strangers), not steps
+        steps += [(job.name, partial(self._check_external, job)) for job in self._rotating_batch(external_to_check)]
+        unknown_keys = sorted((walk.alive | walk.warm) - known)
+        steps += [(key, partial(self._check_unknown, key, site)) for key in self._rotating_batch(unknown_keys)]
+        adoptions, unchecked, has_progress = [], set(unknown_keys), not steps
         for key, step in steps:
-            done, adoption = self._try(key, step) if enough_time() else (False, None)
-            progress = progress or done
+            done, adoption = self._run_step(key, step) if enough_time() else (False, None)
+            has_progress = has_progress or done
             if adoption is not None:
                 adoptions.append(adoption)
             elif done:
-                left.discard(key)
+                unchecked.discard(key)
         self._note_listed_stages(active, walk, enough_time)
-        reconciled = int(now) if progress else before
-        self._repository.note_listing(walk.result(left), reconciled, site)
-        has_carriers = any(job.carries is not None for job in everywhere)
-        return Comparison(adoptions, has_carriers, reconciled, len(missed))
+        reconciled = int(now) if has_progress else reconciled_before
+        self._repository.note_listing(walk.progress_after(unchecked), reconciled, site)
+        has_carriers = any(job.carries is not None for job in all_active)
+        return Comparison(adoptions, has_carriers, reconciled, len(missed_ends))
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record the attempts that a comparison has left for the holder of the lease."""
@@ -388,12 +394,12 @@ class Reconciler(ControllerPart):
             except Refused:
                 log.info("job changed meanwhile", job=record.job.name)
 
-    def _batch(self, found: list[T]) -> list[T]:
+    def _rotating_batch(self, found: list[T]) -> list[T]:
         """Return the part of a list that is described in this comparison. The part changes each minute."""
         first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
         return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
-    def _try(self, name: str, step: Callable[[], Adoption | None]) -> tuple[bool, Adoption | None]:
+    def _run_step(self, name: str, step: Callable[[], Adoption | None]) -> tuple[bool, Adoption | None]:
         """Return whether a step succeeded, and its result. An error must not prevent the comparison of other jobs."""
         try:
             return True, step()
@@ -401,8 +407,8 @@ class Reconciler(ControllerPart):
             log.exception("not reconciled", job=name, exc_info=error)
             return False, None
 
-    def _check(self, job: Job, metadata: Metadata, logs: "_Reads", missed: list[str]) -> None:
-        """Describe an attempt, and record its end or progress. Add the attempt to `missed` if this records its end."""
+    def _check(self, job: Job, metadata: Metadata, logs: "_LogReads", missed_ends: list[str]) -> None:
+        """Describe an attempt, and record its end or progress. Add a recorded end to `missed_ends`."""
         found = self._training.describe_attempt(job)
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -419,11 +425,13 @@ class Reconciler(ControllerPart):
         self._end_capacity_backoffs(found)
         if found.ended:
             if self.end(record, found, logs=logs):
-                missed.append(found.name)
+                missed_ends.append(found.name)
         elif job.missing_since:
-            self._note(state_machine.found_again(record.job, self._clock()))
-        elif found.modified is not None and (noted := self._progressed(record.job, found.secondary, found.modified)):
-            self._note(noted)
+            self._record_unless_changed(state_machine.found_again(record.job, self._clock()))
+        elif found.modified is not None and (
+            progressed := self._progressed(record.job, found.secondary, found.modified)
+        ):
+            self._record_unless_changed(progressed)
 
     def _note_stage(self, reported: TrainingJob) -> None:
         """Record the stage of an attempt that an event reports. The launch of an attempt records the first stage."""
@@ -451,7 +459,7 @@ class Reconciler(ControllerPart):
             if transition is not None and job.state is JobState.RUNNING and not newer:
                 if not enough_time():
                     return
-                self._note(transition)
+                self._record_unless_changed(transition)
 
     def _progressed(self, job: Job, secondary: str, modified: float) -> JobTransition | None:
         return state_machine.progressed(job, secondary, round(modified * 1000), self._clock())
@@ -460,7 +468,7 @@ class Reconciler(ControllerPart):
         """Wait `MISSING_SECONDS` for an event with the end of a deleted attempt, then record an unknown end."""
         job = record.job
         if job.missing_since is None:
-            self._note(state_machine.missing(job, self._clock()))
+            self._record_unless_changed(state_machine.missing(job, self._clock()))
         elif job.missing_since + state_machine.MISSING_SECONDS <= self._clock():
             since, began = float(job.missing_since), epoch(job.started) if job.started else None
             deleted = TrainingJob(
@@ -473,10 +481,10 @@ class Reconciler(ControllerPart):
         found = self._training.at(job.site).describe(job.training_job_name)
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
-        elif self._is_launched(found):
+        elif self._is_accepted_attempt(found):
             self._repository.drop_external(job.name, unless_warm=True)
         elif job.orphan:
-            record = self._recording(found)
+            record = self._record_with_attempt(found)
             if record is None:
                 self._count_and_stop(found)
             elif record.job.state.waits:
@@ -485,7 +493,7 @@ class Reconciler(ControllerPart):
                 self._repository.drop_external(job.name, unless_warm=True)
         return None
 
-    def _find(self, key: str, site: Site | None) -> Adoption | None:
+    def _check_unknown(self, key: str, site: Site | None) -> Adoption | None:
         """Describe a training job that is not recorded. Return an adoption if it is a waiting job's next attempt."""
         found = self._training.at(site).describe(name_in(key))
         if found is None or found.ended:
@@ -495,14 +503,14 @@ class Reconciler(ControllerPart):
         if not found.of_queue:
             self.count_external(found)
             return None
-        record = self._recording(found)
+        record = self._record_with_attempt(found)
         if record is None:
             self._count_and_stop(found)
         elif record.job.state.waits:
             return Adoption(record.job.name, found)
         return None
 
-    def _recording(self, found: TrainingJob) -> JobRecord | None:
+    def _record_with_attempt(self, found: TrainingJob) -> JobRecord | None:
         """Return the record of the job that has recorded this attempt by now, or that waits and can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_current_attempt_of(record.job):
@@ -538,7 +546,7 @@ class Reconciler(ControllerPart):
         record: JobRecord,
         ended: TrainingJob,
         metadata: Metadata | None = None,
-        logs: "_Reads | None" = None,
+        logs: "_LogReads | None" = None,
     ) -> bool:
         """Record how an attempt has ended. Return False if its job was changed by another invocation.
 
@@ -548,7 +556,7 @@ class Reconciler(ControllerPart):
         policy = self._policies.of(metadata.policy).policy
         ending = self._ending(record, ended, metadata, policy)
         if ending.must_be_classified(job):
-            lines = self._lines_of(ended, job, logs or _Reads(0))
+            lines = self._last_lines_of(ended, job, logs or _LogReads(0))
             classified = failed_attempt(record.job, ending, lines, _rules_for(record, policy))
             ending = replace(ending, failed=self._with_returned_gpus(classified, ended, job))
         if ending.lacks_capacity:
@@ -558,7 +566,7 @@ class Reconciler(ControllerPart):
             held = instances_by_capacity_key(job, job.slots, policy)
             backoffs = after_end(metadata.capacity_backoffs, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
-        transition = self._with_notice(transition)
+        transition = self._with_covering_notice(transition)
         if job.carries is not None and transitions.failed_without_agent(job, ending):
             # This is recorded before the carrier's end. Otherwise a cycle could launch another carrier at once.
             for member in job.first_members:
@@ -567,7 +575,7 @@ class Reconciler(ControllerPart):
             warm = replace(ended.warm, pool=next(iter(job.slots), None))
             failed = transition.new.failure
             if failed and failed.attempt == job.attempt and failed.fresh_instances:
-                warm = self._released(ended, warm)
+                warm = self._release_instances(ended, warm)
             ended = replace(ended, warm=warm)
             self._drop_or_keep_warm(ended.key, ended)  # this must be recorded before the attempt's slots are free
         try:
@@ -581,9 +589,11 @@ class Reconciler(ControllerPart):
         """Make a member back off because its carrier has failed, unless the member backs off already."""
         record, now = self._repository.record(member), self._clock()
         if record is not None and record.job.state.waits and (record.job.backoff_until or 0) <= now:
-            self._note(replace(transitions.back_off_after_failure(record.job, carrier, now), record=record))
+            self._record_unless_changed(
+                replace(transitions.back_off_after_failure(record.job, carrier, now), record=record)
+            )
 
-    def _released(self, ended: TrainingJob, warm: WarmPool) -> WarmPool:
+    def _release_instances(self, ended: TrainingJob, warm: WarmPool) -> WarmPool:
         """Release the instances of a failed attempt, so that no job starts on them. Return the updated warm pool.
 
         If SageMaker does not answer, the release is requested again when a job needs the capacity.
@@ -610,8 +620,8 @@ class Reconciler(ControllerPart):
         return before is None
 
     def _ending(self, record: JobRecord, ended: TrainingJob, metadata: Metadata, policy: Policy) -> Ending:
-        at = self._clock() if ended.ended_at is None else ended.ended_at
-        plan = cut_off_by(record.job, metadata.training_plans, policy, at)
+        ended_at = self._clock() if ended.ended_at is None else ended.ended_at
+        plan = cut_off_by(record.job, metadata.training_plans, policy, ended_at)
         report = end_report(record, ended, metadata, policy)
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
@@ -619,11 +629,11 @@ class Reconciler(ControllerPart):
         """Return the failure with `returned_gpus`: its GPUs that other hardware failures named in the previous day."""
         if not failed.gpu_uuids:
             return failed
-        at = self._clock() if ended.ended_at is None else ended.ended_at
-        failure = GpuFailure(f"{job.submission}#{job.attempt}", at, failed.gpu_uuids)
+        ended_at = self._clock() if ended.ended_at is None else ended.ended_at
+        failure = GpuFailure(f"{job.submission}#{job.attempt}", ended_at, failed.gpu_uuids)
         return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
 
-    def _with_notice(self, transition: JobTransition) -> JobTransition:
+    def _with_covering_notice(self, transition: JobTransition) -> JobTransition:
         """Return the transition with `covered_by`, the job whose notice covers it, if a similar job has just failed."""
         failure = new_failure(transition)
         if failure is None or transition.new.state is not JobState.FAILED:
@@ -634,12 +644,12 @@ class Reconciler(ControllerPart):
         first = notices.covered_by(transition.new, failure.failure_class, self._clock())
         return replace(transition, covered_by=first)
 
-    def _lines_of(self, ended: TrainingJob, job: Job, logs: "_Reads") -> list[LoggedLine]:
+    def _last_lines_of(self, ended: TrainingJob, job: Job, logs: "_LogReads") -> list[LoggedLine]:
         """Return the last log lines of a failed attempt, if its program failed and its log may be read."""
         if self._last_lines is None or not is_failure_of_program(ended.failure):
             return []
-        at = self._clock() if ended.ended_at is None else ended.ended_at
-        read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, at, job.site)
+        ended_at = self._clock() if ended.ended_at is None else ended.ended_at
+        read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, ended_at, job.site)
         return logs.lines(ended.name, read)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
@@ -653,10 +663,10 @@ class Reconciler(ControllerPart):
         if record is None or not reported.is_current_attempt_of(record.job):
             return False
         resumed = False
-        for backoff, left in after_success(
+        for backoff, remaining in after_success(
             *self._backoffs_and_instances(record.job, metadata), reported.instances_came
         ):
-            resumed = self._repository.end_capacity_backoff(backoff, left) or resumed
+            resumed = self._repository.end_capacity_backoff(backoff, remaining) or resumed
         return resumed
 
     def _backoffs_and_instances(
@@ -667,7 +677,7 @@ class Reconciler(ControllerPart):
         policy = self._policies.of(metadata.policy).policy
         return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
 
-    def _note(self, transition: JobTransition) -> None:
+    def _record_unless_changed(self, transition: JobTransition) -> None:
         try:
             self._repository.apply(transition, self._clock())
         except Refused:
@@ -677,9 +687,9 @@ class Reconciler(ControllerPart):
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record and record.job.state.holds_slots and found.is_current_attempt_of(record.job):
             return True
-        return self._is_launched(found)
+        return self._is_accepted_attempt(found)
 
-    def _is_launched(self, found: TrainingJob) -> bool:
+    def _is_accepted_attempt(self, found: TrainingJob) -> bool:
         """Return whether a training job is an attempt that a job has recorded as accepted, regardless of its tags.
 
         The name alone proves nothing, because the attempt may have been deleted, and its name reused. An attempt on a
@@ -691,17 +701,17 @@ class Reconciler(ControllerPart):
         return any(not found.is_newer_than_launch_of(job) for job in accepted)
 
 
-class _Reads:
+class _LogReads:
     """The permission to read the logs of a number of attempts, each once."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
+    def __init__(self, remaining: int) -> None:
+        self._remaining = remaining
         self._known: dict[str, list[LoggedLine]] = {}
 
     def lines(self, attempt: str, read: Callable[[], list[LoggedLine]]) -> list[LoggedLine]:
         """Return the lines of an attempt, or none if no further log may be read."""
-        if attempt not in self._known and self._left > 0:
-            self._left -= 1
+        if attempt not in self._known and self._remaining > 0:
+            self._remaining -= 1
             self._known[attempt] = read()
         return self._known.get(attempt, [])
 
@@ -716,7 +726,7 @@ def _is_accepted(job: Job) -> bool:
     return job.state is not JobState.STARTING and job.carrier_attempt is None
 
 
-def _reported(detail: Mapping[str, Any], site: Site | None) -> TrainingJob | None:
+def _training_job_of_event(detail: Mapping[str, Any], site: Site | None) -> TrainingJob | None:
     """Return the training job of an event, or None if the event has no tags or cannot be read."""
     tags = detail.get("Tags")
     try:
@@ -730,7 +740,7 @@ def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
     """Return whether an active job must be described, because it may have ended or received its instances."""
     if job.state is JobState.STARTING:
         return False
-    probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
+    is_probe = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
     name, started = job.training_job or "", epoch(job.started or job.since)
-    absent = name not in walk.alive or walk.is_newer(name, started + CLOCK_SECONDS)
-    return absent or job.missing_since is not None or probes
+    may_be_absent = name not in walk.alive or walk.is_newer(name, started + CLOCK_SECONDS)
+    return may_be_absent or job.missing_since is not None or is_probe

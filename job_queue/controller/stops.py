@@ -25,7 +25,7 @@ class Stops(ControllerPart):
         super().__init__(backend)
         self._reconciler = reconciler
 
-    def ask(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
+    def request(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
         """Request every intended stop, and repeat old requests. Return whether planning again may do more.
 
         :param recorded: jobs in the state that this cycle has recorded.
@@ -36,13 +36,13 @@ class Stops(ControllerPart):
             intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
             lease.stops_asked = int(now)
         results = self._parallel([partial(self._stop, job) for job in intended])
-        ended = False
+        may_do_more = False
         for job, result in zip(intended, results, strict=True):
             if result is StopResult.DENIED:
-                ended = self._record_denied(lease, job) or ended
+                may_do_more = self._record_denied(lease, job) or may_do_more
             else:
-                ended = result is StopResult.ENDED_ALREADY or ended
-        return ended
+                may_do_more = result is StopResult.ENDED_ALREADY or may_do_more
+        return may_do_more
 
     def _stop(self, job: Job) -> StopResult:
         """Request a stop. If the attempt has ended or the stop is denied, check the attempt. Return the result.

@@ -59,7 +59,7 @@ class CapacityBackoff:
         return 1 if self.is_lag else self.instances
 
     @property
-    def lasts(self) -> bool:
+    def is_lasting(self) -> bool:
         """Whether the current series of refusals has lasted for `LASTING_SECONDS`, so that an operator is alerted."""
         return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
@@ -71,7 +71,7 @@ class CapacityBackoff:
         """Return whether plans can ignore the backoff: no launch has failed, and the next try is due."""
         return not self.has_failed and self.until <= now
 
-    def is_of(self, pool: Pool) -> bool:
+    def has_key_of(self, pool: Pool) -> bool:
         """Return whether the backoff's capacity key is that of a pool, or of an instance type in a pool of any type."""
         return (self.capacity_key if pool.instance_type else self.capacity_key.rpartition("/")[0]) == pool.name
 
@@ -79,7 +79,7 @@ class CapacityBackoff:
         """Return whether the backoff applies to a job that requests these instances, given by capacity key."""
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
-    def tried_again(self, now: float) -> "CapacityBackoff":
+    def while_tried(self, now: float) -> "CapacityBackoff":
         """Return the backoff while one job is tried.
 
         Other jobs wait for the result, but no longer than after a refusal.
@@ -89,7 +89,7 @@ class CapacityBackoff:
 
     def without_lag(self, now: float) -> "CapacityBackoff | None":
         """Return the backoff after an accepted launch, which ends quota lag, or None if there are no failures."""
-        return replace(self, lag=None, lag_since=0).tried_again(now) if self.has_failed else None
+        return replace(self, lag=None, lag_since=0).while_tried(now) if self.has_failed else None
 
 
 CapacityBackoffs = Mapping[str, CapacityBackoff]
@@ -142,7 +142,7 @@ def after_refusal(
     if before.unreachable and not unreachable:
         before = replace(before, until=0, failures=0)  # the region or account has answered
     # A refusal long after the last backoff begins a new series of refusals.
-    first = before.refused_since is None or before.until + LONGEST_SECONDS < now
+    is_first_of_series = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(
         before,
         since=int(now),
@@ -150,16 +150,16 @@ def after_refusal(
         largest=max(before.largest, instances),
         at_fault=at_fault and at_fault[:LONGEST_TEXT],
         unreachable=unreachable and unreachable[:LONGEST_TEXT],
-        refused_since=int(now) if first else before.refused_since,
+        refused_since=int(now) if is_first_of_series else before.refused_since,
         lag=lag and lag[:LONGEST_TEXT],
         lag_since=before.lag_since if before.lag else int(now) if lag else 0,
     )
     if not refused.is_lag:
         refused = replace(refused, failures=max(1, before.failures + (sent_at > before.since)))
-    return (replace(refused, until=max(before.until, refused.tried_again(now).until)),)
+    return (replace(refused, until=max(before.until, refused.while_tried(now).until)),)
 
 
-def at_silent_site(
+def backoffs_of_silent_site(
     known: CapacityBackoffs, capacity_keys: Iterable[str], now: float, message: str
 ) -> tuple[CapacityBackoff, ...]:
     """Return the backoffs of pools whose region or account did not respond to a comparison.
@@ -170,9 +170,9 @@ def at_silent_site(
     return tuple(replace(it, until=max(it.until, int(now) + SILENT_SECONDS)) for found in refused for it in found)
 
 
-def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
+def backoffs_while_tried(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
     """Return the backoffs that apply to a job, each in its state while the job is tried."""
-    return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
+    return tuple(backoff.while_tried(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
@@ -192,7 +192,7 @@ def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) ->
 
 
 def after_success(
-    known: CapacityBackoffs, wanted: Mapping[str, int], came: float
+    known: CapacityBackoffs, wanted: Mapping[str, int], arrived_at: float
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
     """Return the backoffs that end because a job got its instances, each with its remaining backoff or None.
 
@@ -200,9 +200,9 @@ def after_success(
     instances than this job got.
 
     :param wanted: the job's instances, by capacity key.
-    :param came: epoch seconds at which the job got its instances. A later refusal still applies.
+    :param arrived_at: epoch seconds at which the job got its instances. A later refusal still applies.
     """
-    found = [backoff for backoff in known.values() if backoff.applies_to(wanted) and backoff.since < came]
+    found = [backoff for backoff in known.values() if backoff.applies_to(wanted) and backoff.since < arrived_at]
     return [
         (
             backoff,

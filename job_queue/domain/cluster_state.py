@@ -10,9 +10,9 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
-from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
+from job_queue.domain.fleet.warm_matching import fitting_jobs, usable_warm_pools, warm_slots
 from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
-from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, unusable_pools
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, under_ceiling, why_pools_are_unusable
 from job_queue.scheduler import (
     ActiveJob,
     Calendar,
@@ -26,7 +26,7 @@ from job_queue.scheduler import (
     Project,
     Snapshot,
     WaitingJob,
-    remembers,
+    depends_on_past_use,
     stopping_drain,
 )
 
@@ -141,7 +141,7 @@ class ClusterState:
     def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
         """Count the jobs and capacity keys that SageMaker has refused for `LASTING_SECONDS`, for the alarm."""
         backoffs = self.capacity_backoffs(now).values()
-        return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
+        return sum(load.refused for load in loads.values()) + sum(it.is_lasting for it in backoffs)
 
     def external_slots(self) -> dict[str, int]:
         """Return the slots of each pool that external jobs use, without warm pools that can be released."""
@@ -156,7 +156,7 @@ class ClusterState:
     def warm(self) -> dict[str, int]:
         """Return the instances that are kept warm and not in use, by pool."""
         kept: dict[str, int] = {}
-        for job in idle(self.external):
+        for job in usable_warm_pools(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
                 kept[pool] = kept.get(pool, 0) + count
         return kept
@@ -191,7 +191,7 @@ class ClusterState:
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
         """Return the outlook's past use plus the attempts that have ended since; empty if plans do not need it."""
-        if not remembers(self.applied.policy):
+        if not depends_on_past_use(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
         sums.add(it for it in self.ended if it.training_job_name not in self.outlook.counted)
@@ -223,7 +223,7 @@ class ClusterState:
                     policy,
                     now,
                     self.metadata.checkpoints,
-                    stays=job.name in unrecorded or job.is_stop_denied(now),
+                    must_stay=job.name in unrecorded or job.is_stop_denied(now),
                     expected=expected.get(job.name),
                     idle_since=self.outlook.idle_since(job, now),
                 )
@@ -285,7 +285,7 @@ def _active(
     now: float,
     checkpoints: KnownCheckpoints,
     *,
-    stays: bool,
+    must_stay: bool,
     expected: float | None,
     idle_since: float | None,
 ) -> ActiveJob:
@@ -304,7 +304,7 @@ def _active(
         max_runtime=job.attempt_limit,
         expected=expected,
         idle_since=idle_since,
-        stop_denied=stays,
+        stop_denied=must_stay,
         comes_back=job.state is JobState.STOPPING and not job.cancelled and not job.held,
         owner=job.owner,
         group=job.group,
@@ -366,5 +366,5 @@ def _waiting(
         preempted_in_all=job.preemptions_in_all,
         max_preemptions=job.max_preemptions,
         not_before=job.not_before,
-        unusable=unusable_pools(job, policy),
+        unusable=why_pools_are_unusable(job, policy),
     )

@@ -176,7 +176,7 @@ def _of_running(old: Job, new: Job) -> JobEvent | None:
     if new.stop_denied not in (None, old.stop_denied):
         return JobEvent.UNSTOPPABLE
     if old.state is not JobState.RUNNING:
-        return JobEvent.RESUMED if old.ran or old.retried or old.free_retried else JobEvent.STARTED
+        return JobEvent.RESUMED if old.was_interrupted or old.retried or old.free_retried else JobEvent.STARTED
     if new.hung is not None and old.hung is None:
         return JobEvent.HANGS
     return JobEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None

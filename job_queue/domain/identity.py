@@ -11,7 +11,7 @@ from their documentation.
 import re
 from dataclasses import dataclass
 
-from job_queue.domain.access.patterns import fits
+from job_queue.domain.access.patterns import matches_pattern
 
 _LIBRARIES = (
     "botocore-session",  # boto3, the AWS CLI and smq
@@ -87,13 +87,13 @@ def matches(pattern: str, caller: str) -> bool:
 
     `*` matches characters of one part of a name, and neither `/` nor `:`. The pattern `*` matches all callers.
     """
-    if pattern == ANY_CALLER or fits(pattern, caller):
+    if pattern == ANY_CALLER or matches_pattern(pattern, caller):
         return True
     found, role = role_session(caller), _ROLE_PATTERN.fullmatch(pattern)
     if found is None or role is None:
         return False
     account, name = role.groups()
-    return fits(account, found.account_arn_prefix) and fits(name, found.role)
+    return matches_pattern(account, found.account_arn_prefix) and matches_pattern(name, found.role)
 
 
 def pattern_issue(pattern: str) -> str | None:

@@ -194,7 +194,7 @@ class Job:
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
-    ran: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
+    was_interrupted: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
     tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
     # launches in a row that were refused because of this job, or whose carrier failed before its agent had started; at
     # least MANY_REFUSALS after a lasting refusal
@@ -223,7 +223,7 @@ class Job:
     stage_at: int = 0  # epoch milliseconds since which SageMaker reports the stage; 0: since the launch
     secret: str | None = field(default=None, repr=False)  # key of the job's proofs; None: stored by an earlier version
     sent: int = 0  # CreateTrainingJob calls of this submission so far
-    unheard: Ranges = ()  # numbers of calls for the current attempt that may have taken effect; `launching.numbers`
+    valid_proofs: Ranges = ()  # numbers of calls whose proofs are valid; see `launching.numbers`
     gpus: int | None = None  # for a member: tenths of GPUs of a shared instance
     kind: str | None = None  # for a member or carrier: only members of this kind share an instance; `carriers.members`
     allocation: GpuAllocation | None = None  # for an active member: its GPUs, and the name of its carrier's job
@@ -308,7 +308,7 @@ class Job:
     @property
     def has_work(self) -> bool:
         """Whether the job has run and writes checkpoints, which are at its `work_site`."""
-        has_run = self.ran or self.run_seconds > 0 or self.state in (JobState.RUNNING, JobState.STOPPING)
+        has_run = self.was_interrupted or self.run_seconds > 0 or self.state in (JobState.RUNNING, JobState.STOPPING)
         return has_run and (self.portability is None or self.portability.checkpoints)
 
     @property
@@ -328,7 +328,7 @@ class Job:
     @property
     def waiting_state(self) -> JobState:
         """The state that the job has when it waits again."""
-        return JobState.PREEMPTED if self.ran else JobState.PENDING
+        return JobState.PREEMPTED if self.was_interrupted else JobState.PENDING
 
     @property
     def instances(self) -> int:

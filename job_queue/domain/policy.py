@@ -127,7 +127,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
         for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
             if len(combination) > 1 and not _are_at_one_site(combination, policy):
                 continue
-            slots = _added(combination)
+            slots = _summed(combination)
             if slots not in found:
                 found.append(slots)
     return tuple(found)
@@ -167,7 +167,7 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
     return _why_no_bucket(portability.buckets, pool.region, project)
 
 
-def unusable_pools(job: Job, policy: Policy) -> str | None:
+def why_pools_are_unusable(job: Job, policy: Policy) -> str | None:
     """Return a sentence about pools that a job cannot use because of their sites or training plans, or None."""
     has_plan, has_sites = bool(job.pools and job.plans), has_other_sites(policy)
     project = project_of(policy, job.project) if has_plan or has_sites else None
@@ -204,7 +204,7 @@ def project_of(policy: Policy, name: str) -> Project | None:
     return next((project for project in policy.projects if project.name == name), None)
 
 
-def is_plain(job: Job, policy: Policy) -> bool:
+def needs_one_known_type(job: Job, policy: Policy) -> bool:
     """Return whether a job, like most jobs, requests one instance type that a pool has, and names no pools."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
@@ -233,7 +233,7 @@ def slots_of(
     return slots
 
 
-def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]:
+def request_for_slots(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]:
     """Return the request for SageMaker, adapted to the slots that the job holds."""
     pools = [pool for pool in policy.pools if pool.name in job.slots]
     resources = dict(request.content["ResourceConfig"])
@@ -271,7 +271,7 @@ def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> st
     """Return the address in S3 to which a job's present attempt writes checkpoints; None if it writes none."""
     if job.site is None:
         return request.checkpoints
-    return TrainingRequest.read(placed(request, job, policy)).checkpoints
+    return TrainingRequest.read(request_for_slots(request, job, policy)).checkpoints
 
 
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
@@ -295,7 +295,7 @@ def _pools_of(job: Job, policy: Policy) -> list[str]:
     return list(dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known))
 
 
-def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
+def is_changed_by_pool(request: TrainingRequest, sent: TrainingRequest) -> bool:
     """Return whether a pool has added a training plan, a market or another instance type to a request."""
     return (
         sent.resources.training_plan_arn not in request.resources.all_plans
@@ -305,7 +305,7 @@ def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
 
 
 def is_spot(job: Job, policy: Policy) -> bool:
-    """Return whether a pool of the job's slots makes the attempt a spot training job, as `placed` does.
+    """Return whether a pool of the job's slots makes the attempt a spot training job, as `request_for_slots` does.
 
     Members, and jobs whose pools were removed from the policy, count as on demand.
     """
@@ -339,7 +339,7 @@ def _are_at_one_site(parts: tuple[tuple[str, int], ...], policy: Policy) -> bool
     return all(same_place(site, sites[0]) for site in sites)
 
 
-def _added(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:
+def _summed(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:
     slots: dict[str, int] = {}
     for pool, count in parts:
         slots[pool] = slots.get(pool, 0) + count

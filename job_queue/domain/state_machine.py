@@ -55,7 +55,7 @@ from job_queue.scheduler import NOTHING, Drain, JobState, clock, duration, join
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 MOST_COMPARED = 200  # last log lines that rules are compared with
 MOST_REASON_BYTES = 1500  # of SageMaker's reason in a job's reason; the rest is for the cause
-ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
+RETRY_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
 
 _ROUND_BRACKETS = str.maketrans("[]", "()")
 _CLASS_IN_REASON = re.compile(rf" \[({'|'.join(FailureClass)}): [^\[]*\]$")
@@ -111,24 +111,24 @@ def record_launch_intent(
         reason=None,
         secret=job.secret or secret,
         sent=job.sent + 1,
-        unheard=with_number((), job.sent + 1),
+        valid_proofs=with_number((), job.sent + 1),
     )
     return JobTransition(job, new, f"launching {new.launched}", now)
 
 
 def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
     """Record the intent to send another call, under the same name, for a launch whose outcome is open."""
-    may_land = tuple(older for older in job.calls if older.expires_at >= now)
+    unexpired_calls = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
-    unheard = with_number(job.unheard, sent)
-    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=sent, unheard=unheard)
+    valid_proofs = with_number(job.valid_proofs, sent)
+    new = job.with_changes(calls=(*unexpired_calls, call), in_doubt=in_doubt, sent=sent, valid_proofs=valid_proofs)
     return JobTransition(job, new, None, now)
 
 
 def discard_proof_of_last_call(job: Job) -> Job:
     """Make the proof of the refused call invalid. Other people can read the proof in CloudTrail and copy it."""
-    return replace(job, unheard=without_number(job.unheard, job.sent))
+    return replace(job, valid_proofs=without_number(job.valid_proofs, job.sent))
 
 
 def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
@@ -159,7 +159,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
         calls=(),
         in_doubt=False,
         late=_late(job, job.calls[:-1]),
-        unheard=job.unheard if call is None else with_number((), call),
+        valid_proofs=job.valid_proofs if call is None else with_number((), call),
         backoff_until=None,
         missing_since=None,
         refusals=0,
@@ -194,10 +194,12 @@ def record_refusal(
     :param without_check: whether the next launch leaves out the health check of the instances, because SageMaker may
         have refused the check. All calls of one launch have the same request, so the present launch is not changed.
     """
-    may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
-    if may_land:
-        later = int(now) + ASK_AGAIN_SECONDS
-        new = discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later, reason=message)
+    unexpired_calls = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
+    if unexpired_calls:
+        retry_at = int(now) + RETRY_SECONDS
+        new = discard_proof_of_last_call(job).with_changes(
+            calls=unexpired_calls, backoff_until=retry_at, reason=message
+        )
         return JobTransition(job, new, None, now)
     if job.cancelled:
         return JobTransition(
@@ -226,11 +228,11 @@ def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
     training job is deleted. Until all older calls have expired, another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
-    may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
-    if may_land:
-        later = int(now) + ASK_AGAIN_SECONDS
+    unexpired_calls = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
+    if unexpired_calls:
+        retry_at = int(now) + RETRY_SECONDS
         return JobTransition(
-            job, discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later), None, now
+            job, discard_proof_of_last_call(job).with_changes(calls=unexpired_calls, backoff_until=retry_at), None, now
         )
     if job.cancelled:
         return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
@@ -253,17 +255,17 @@ def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
         "so the next one is launched when it has ended."
     )
-    later = int(now) + ASK_AGAIN_SECONDS
+    retry_at = int(now) + RETRY_SECONDS
     new = discard_proof_of_last_call(job).with_changes(
-        calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why
+        calls=job.calls[:-1], in_doubt=True, backoff_until=retry_at, reason=why
     )
     return JobTransition(job, new, None if job.reason == why else why, now)
 
 
 def wait_for_description(job: Job, now: float) -> JobTransition:
     """Wait, because the attempt's name is taken and DescribeTrainingJob is unavailable."""
-    later = int(now) + ASK_AGAIN_SECONDS
-    new = discard_proof_of_last_call(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
+    retry_at = int(now) + RETRY_SECONDS
+    new = discard_proof_of_last_call(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=retry_at)
     return JobTransition(job, new, None, now)
 
 
@@ -274,9 +276,9 @@ def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
     """
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
-    later = int(now) + ASK_AGAIN_SECONDS
+    retry_at = int(now) + RETRY_SECONDS
     new = discard_proof_of_last_call(job).with_changes(
-        calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later
+        calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=retry_at
     )
     return JobTransition(job, new, None, now)
 
@@ -338,7 +340,7 @@ def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition
     return JobTransition(job, new, f"stopping: {pool} is drained by {drain.by}{why}", now)
 
 
-def hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
+def record_hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
     """Record that a running attempt hangs, once for each attempt.
 
     :param since: epoch seconds since which the attempt is silent, at least.
@@ -388,8 +390,8 @@ def stop_denied(job: Job, now: float) -> JobTransition:
         left_idle=False,
         stop_denied=int(now),
     )
-    whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
-    cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
+    effect = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
+    cause = f"SageMaker denies the queue to stop {job.launched}{effect}. Were its queue- tags removed?"
     return JobTransition(job, new, cause, now)
 
 
@@ -504,22 +506,23 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 def _within_total_runtime(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
     """Add the runtime of the ended attempt to the job's, and stop the job if its `max_total_runtime` is used up."""
     job, ended = transition.old, transition.ended
-    here = run_seconds(job, now, ending.report)
-    ran = job.run_seconds + here
+    attempt_seconds = run_seconds(job, now, ending.report)
+    total_seconds = job.run_seconds + attempt_seconds
     # If no run time is known, an interrupted attempt counts as having run, unless an earlier attempt has surely run.
-    has_run = here or (transition.new.ran and not job.ran and not job.run_seconds)
-    new = replace(transition.new, run_seconds=ran, resumes_at=job.site if has_run else job.resumes_at)
+    has_run = attempt_seconds or (transition.new.was_interrupted and not job.was_interrupted and not job.run_seconds)
+    new = replace(transition.new, run_seconds=total_seconds, resumes_at=job.site if has_run else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
         return replace(transition, new=new)
     # The time limit of the attempt was the rest of `max_total_runtime`, unless the request has a shorter limit.
-    reached = ending.out_of_time and job.attempt_limit == job.remaining_runtime and new.state is JobState.STOPPED
-    if not reached and not (new.state.waits and new.is_runtime_used_up):
+    reached_limit = ending.out_of_time and job.attempt_limit == job.remaining_runtime and new.state is JobState.STOPPED
+    if not reached_limit and not (new.state.waits and new.is_runtime_used_up):
         return replace(transition, new=new)
     attempts = f"{job.attempt} attempt{'s' if job.attempt > 1 else ''}"
-    why = f"its {attempts} ran for {duration(ran)}, and its max_total_runtime is {duration(new.max_total_runtime)}"
-    over = replace(_finished(job, now, JobState.STOPPED, why), run_seconds=ran)
-    cause = f"stopped: {why}" if reached else f"{transition.cause}; stopped: {why}"
-    return replace(transition, new=over, cause=cause, ended=replace(ended, outcome=JobState.STOPPED.value))
+    limit = duration(new.max_total_runtime)
+    why = f"its {attempts} ran for {duration(total_seconds)}, and its max_total_runtime is {limit}"
+    finished = replace(_finished(job, now, JobState.STOPPED, why), run_seconds=total_seconds)
+    cause = f"stopped: {why}" if reached_limit else f"{transition.cause}; stopped: {why}"
+    return replace(transition, new=finished, cause=cause, ended=replace(ended, outcome=JobState.STOPPED.value))
 
 
 def _with_infra_check(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
@@ -541,8 +544,8 @@ def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransiti
     job, new = transition.old, transition.new
     # If the launch is in doubt, any of its calls may have created the attempt. The other calls may create the attempt
     # again after a deletion.
-    doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
-    late = doubtful or job.late
+    possible_launch = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
+    late = possible_launch or job.late
     if late is None or late.until <= now:
         return transition
     new = replace(new, late=late)
@@ -565,14 +568,14 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
     job = record.job
     if job.carries is not None:  # a carrier never waits again; its members get a new carrier if they need one
         why = job.reason or ending.failure or ending.out_of_time
-        over = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
-        return replace(_ended(record, now, over, f"ended: {why}" if why else "ended"), backoffs=backoffs)
+        finished = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
+        return replace(_ended(record, now, finished, f"ended: {why}" if why else "ended"), backoffs=backoffs)
     if ending.status == "Completed":
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
     if ending.cut_off_by and not ending.out_of_time:
-        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
+        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, was_interrupted=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
     if ending.status == "Failed" and (ending.lacks_capacity or not job.is_interrupted):
@@ -613,8 +616,8 @@ def _after_failure(
     failed, free = decided(job, failed, _seconds_run(job, ending, now))
     why = _with_cause(why, failed)
     if failed.action == FailureAction.FAIL:
-        over = replace(_finished(job, now, JobState.FAILED, why), failure=failed, free_retried=free)
-        return _with_failure_class(_ended(record, now, over, _cause_of_end(job, failed, why)), failed.failure_class)
+        finished = replace(_finished(job, now, JobState.FAILED, why), failure=failed, free_retried=free)
+        return _with_failure_class(_ended(record, now, finished, _cause_of_end(job, failed, why)), failed.failure_class)
     retried = job.retried + (failed.action == FailureAction.RETRY)
     changes = {"retried": retried, "free_retried": free, "failure": failed}
     new = _to_waiting(job, now, job.attempt + 1, tries=0, reason=why, **changes)
@@ -691,7 +694,7 @@ def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[C
         preempted = job.with_preemption(now) if evicted else job.preempted
         in_all = job.preemptions_in_all + evicted
         waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted, preempted_in_all=in_all)
-        new = replace(waits, state=JobState.PREEMPTED, ran=True)
+        new = replace(waits, state=JobState.PREEMPTED, was_interrupted=True)
         also = f"; it failed while it was being stopped: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"
@@ -736,7 +739,7 @@ _WITHOUT_ATTEMPT: Mapping[str, Any] = {
     "cut_off": None,
     "stage": None,
     "stage_at": 0,
-    "unheard": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
+    "valid_proofs": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
     "allocation": None,
     "carrier_attempt": None,
 }

@@ -24,7 +24,7 @@ from math import exp, log
 
 LEVEL = 0.8  # part of the waits that an interval should contain
 BOUND = 0.95  # part of the waits that should not exceed the bound
-SHORT = 300.0  # seconds added to both waits of a score, so that errors of a few minutes count little
+OFFSET_SECONDS = 300.0  # seconds added to both waits of a score, so that errors of a few minutes count little
 MOST_LOOKS = 120  # the latest looks that count
 MOST_SCORES = 9  # scores that are kept of a look
 FEWEST_LOOKS = 2  # with fewer looks there is no interval
@@ -32,17 +32,17 @@ FEW_LOOKS = 8  # with fewer looks, an interval is shown with the number of its l
 _ROUNDING = 1e-9  # sums of weights are not exact
 
 
-def score(wait: float, told: float) -> float:
+def score(wait: float, estimated_wait: float) -> float:
     """Return the score of an estimate: positive if the wait was longer than estimated. Waits are in seconds."""
-    return log((wait + SHORT) / (told + SHORT))
+    return log((wait + OFFSET_SECONDS) / (estimated_wait + OFFSET_SECONDS))
 
 
-def wait_of(score: float, told: float) -> float:
-    """Return the wait, in seconds, with which the estimate `told` has this score; 0 if the score is too small."""
-    return max(0.0, exp(score) * (told + SHORT) - SHORT)
+def wait_of(score: float, estimated_wait: float) -> float:
+    """Return the wait, in seconds, with which an estimate has this score; 0 if the score is too small."""
+    return max(0.0, exp(score) * (estimated_wait + OFFSET_SECONDS) - OFFSET_SECONDS)
 
 
-def reduced(scores: Iterable[float]) -> tuple[float, ...]:
+def representative_scores(scores: Iterable[float]) -> tuple[float, ...]:
     """Return the scores of a look, the smallest first: all of them, or MOST_SCORES evenly spaced quantiles."""
     ordered = sorted(scores)
     if len(ordered) <= MOST_SCORES:

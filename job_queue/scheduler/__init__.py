@@ -4,7 +4,7 @@ No module here has access to AWS. Import public names from this package only; it
 """
 
 from job_queue.scheduler.candidates import Group, group_limits, group_of
-from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Launch, Row
+from job_queue.scheduler.carriers.allocations import WHOLE, FreeGpus, GpuAllocation, GpuAssignment, Launch
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError, out_of_bounds, policy_from_document, shown
@@ -64,7 +64,7 @@ from job_queue.scheduler.model import (
     stopping_drain,
 )
 from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
+from job_queue.scheduler.sharing.ledger import UseLedger, depends_on_past_use, oldest_counted_time
 from job_queue.scheduler.sharing.spending import Spending, period_end, period_start
 from job_queue.scheduler.victims import PREEMPTIONS_COUNT_SECONDS, Guarantees, is_limit_reached, recent_preemptions
 from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIf, WhatIfOutcome
@@ -117,7 +117,7 @@ __all__ = [
     "Prices",
     "Project",
     "REMEDIES",
-    "Row",
+    "FreeGpus",
     "Rule",
     "Settings",
     "Slots",
@@ -141,7 +141,7 @@ __all__ = [
     "instances",
     "is_limit_reached",
     "join",
-    "looks_back_to",
+    "oldest_counted_time",
     "of_pool",
     "out_of_bounds",
     "oversubscriptions",
@@ -150,7 +150,7 @@ __all__ = [
     "plan",
     "policy_from_document",
     "recent_preemptions",
-    "remembers",
+    "depends_on_past_use",
     "sentence",
     "shown",
     "stopping_drain",

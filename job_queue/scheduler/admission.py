@@ -19,7 +19,9 @@ from job_queue.scheduler.preemption import Migration, SlotClaim, VictimSearch
 AvailableSlots = Callable[[str, str, int], int]
 """(pool, job, transferred slots) -> slots that are available to the job: a method of the plan state."""
 
-NEEDLESS_TRIES = 20  # victims of each size that are checked after an eviction; all are checked at the end of a plan
+MOST_CHECKED_VICTIMS = (
+    20  # victims of each size that are checked after an eviction; all are checked at the end of a plan
+)
 
 
 class Admission:
@@ -36,17 +38,17 @@ class Admission:
         self._only_pool_claims = OnlyPoolClaims(state, candidates)
         self._windows = BackfillWindows(snapshot, state)
         self._migration = Migration(snapshot, state)
-        self._first = True
+        self._is_first_phase = True
         self._passed_over: dict[str, int] = {}  # project -> highest rank that was not admitted in this phase
         # Alternatives of the job that is tried, each with its claim. Several searches use the same claim, because a
         # search without success does not change the plan:
         self._claims: list[tuple[Slots, SlotClaim]] = []
 
-    def begin(self, *, first: bool) -> None:
+    def begin(self, *, is_first: bool) -> None:
         """Begin a phase. The first phase also closes all backfill windows and computes the claims again."""
-        self._first = first
+        self._is_first_phase = is_first
         self._passed_over.clear()
-        if first:
+        if is_first:
             self._windows.begin()
             self._only_pool_claims.begin()
 
@@ -74,7 +76,7 @@ class Admission:
             return True
         project, rank = candidate.job.project, candidate.rank
         self._passed_over[project] = max(rank, self._passed_over.get(project, rank))
-        return self._first and candidate.patient and self._windows.try_open(candidate)
+        return self._is_first_phase and candidate.patient and self._windows.try_open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
         """Try to serve a job that has a reservation.
@@ -88,11 +90,13 @@ class Admission:
             if state.within_quota(candidate, need) and state.fits(candidate, need, Bound.LIMIT)
         ]
         in_phase = [
-            need for need in needs if not self._first or covers(held, need) or self._within_entitlement(candidate, need)
+            need
+            for need in needs
+            if not self._is_first_phase or covers(held, need) or self._within_entitlement(candidate, need)
         ]
         if self._try_holders_strategies(candidate, in_phase):
             return True
-        if self._first and needs and not in_phase:
+        if self._is_first_phase and needs and not in_phase:
             return False  # beyond the entitlement: the job is tried again in the second phase
         state.drop_reservation(candidate)
         state.slots_came_free = True
@@ -104,7 +108,7 @@ class Admission:
         if not in_quota:
             return False
         in_project_entitlement = in_entitlement = in_quota
-        if self._first:
+        if self._is_first_phase:
             in_project_entitlement = [
                 need for need in in_quota if self._within_entitlement(candidate, need, project_only=True)
             ]
@@ -192,7 +196,7 @@ class Admission:
         state, rank = self._state, candidate.rank
         if candidate.job.left_idle:
             return False
-        if self._first and self._passed_over.get(candidate.job.project, rank) > rank:
+        if self._is_first_phase and self._passed_over.get(candidate.job.project, rank) > rank:
             return False
         below = state.victims.slots_below
         return state.may_take_from_lower(candidate) or any(
@@ -217,7 +221,7 @@ class Admission:
         An alternative of another size is not moved to the front. The second phase keeps the order, because all jobs
         with claims were tried in the first phase.
         """
-        if len(needs) < 2 or not self._first:
+        if len(needs) < 2 or not self._is_first_phase:
             return needs
         free = (need for need in needs if self._state.is_free(candidate, need))
         best = next(free, None)
@@ -237,7 +241,7 @@ class Admission:
         if not self._transfer(candidate, need, self._state.available_now):
             return False
         self._start(candidate, need)
-        self._state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
+        self._state.cancel_needless_evictions(tries=MOST_CHECKED_VICTIMS)
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
@@ -280,7 +284,7 @@ class Admission:
         if not self._transfer(candidate, need, self._state.available_soon):
             return False
         self._state.reserve(candidate, need)
-        self._state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
+        self._state.cancel_needless_evictions(tries=MOST_CHECKED_VICTIMS)
         return True
 
     def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
@@ -320,7 +324,7 @@ class Admission:
         if any(count > state.available_soon(pool, candidate.name) for pool, count in need.items()):
             state.transfer(candidate, self._fewest_holders(candidate, need, state.available_soon))
         state.reserve(candidate, need)
-        state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
+        state.cancel_needless_evictions(tries=MOST_CHECKED_VICTIMS)
         state.add_surplus(before)
         return True
 
@@ -344,12 +348,12 @@ class Admission:
         """
         state = self._state
         withdrawable = () if launching else state.withdrawable(candidate)
-        own = state.reserved_for(candidate)
+        reserved = state.reserved_for(candidate)
         return SlotClaim(
             project=candidate.project,
             rank=candidate.rank,
             need=need,
-            own=own,
+            reserved=reserved,
             missing=missing,
             victims=state.victims,
             withdrawable=withdrawable,

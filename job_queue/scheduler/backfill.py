@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from job_queue.scheduler.candidates import NEVER, Candidate
 from job_queue.scheduler.documents.policy_schema import Backfill
-from job_queue.scheduler.fair_share import Bound, counts
+from job_queue.scheduler.fair_share import Bound, no_counts
 from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState, Window
 from job_queue.scheduler.victims import NodeAndPool
@@ -63,10 +63,10 @@ class BackfillWindows:
         for need in candidate.smallest_alternatives():
             if not self._may_be_reserved(need, candidate):
                 continue
-            slots = above_zero({pool: self._free_for(candidate, pool, count) for pool, count in need.items()})
+            slots = above_zero({pool: self._slots_to_keep(candidate, pool, count) for pool, count in need.items()})
             if slots:
-                window = self._window(need, slots)
-                if self._predicted and window.starts == NEVER:
+                window = self._make_window(need, slots)
+                if self._predicted and window.earliest_start == NEVER:
                     return False  # the earliest start of the job is not known, so no slots are kept idle
                 self._state.open_window(candidate, window)
                 for pool, count in slots.items():
@@ -80,7 +80,7 @@ class BackfillWindows:
         ends = self._end_time(candidate)
         for name, window in self._state.windows.items():
             in_the_way = any(window.spare[pool] < count for pool, count in need.items() if pool in window.slots)
-            if name != candidate.name and ends > window.starts and in_the_way:
+            if name != candidate.name and ends > window.earliest_start and in_the_way:
                 return False
         return True
 
@@ -88,7 +88,7 @@ class BackfillWindows:
         """Deduct the slots of a starting job from the spare slots of windows that begin before the job's end."""
         ends = self._end_time(candidate)
         for window in self._state.windows.values():
-            if ends > window.starts:
+            if ends > window.earliest_start:
                 for pool, count in need.items():
                     window.spare[pool] -= count
 
@@ -103,16 +103,16 @@ class BackfillWindows:
             return False
         return state.fits(candidate, need, Bound.LIMIT) and state.within_quota(candidate, need)
 
-    def _free_for(self, candidate: Candidate, pool: str, count: int) -> int:
+    def _slots_to_keep(self, candidate: Candidate, pool: str, count: int) -> int:
         due = min(
             node.entitlement[pool] - node.projected[pool] - self._reserved[node, pool]
             for node in candidate.project.path
         )
         return min(count, self._state.available_now(pool, candidate.name), due)
 
-    def _window(self, need: Slots, slots: Slots) -> Window:
+    def _make_window(self, need: Slots, slots: Slots) -> Window:
         starts = max(self._earliest_free(pool, count) for pool, count in need.items())
-        spare = counts()
+        spare = no_counts()
         for pool, count in need.items():
             gone = sum(slots for _, latest, slots in self._ends[pool] if latest <= starts)
             spare[pool] = self._state.free[pool] + gone - count

@@ -154,7 +154,7 @@ def find_candidates(
             refused[job.name] = backoff.reason(possible, job)
             if holder is None or refused[job.name] is WaitReason.REGION_UNREACHABLE:
                 continue
-        if spending and spending.forbids(job):
+        if spending and spending.forbidding_account(job):
             refused[job.name] = WaitReason.OVER_BUDGET
             continue
         alternatives = open_now or possible

@@ -18,7 +18,7 @@ Counts = dict[str, int]
 Deprivation = tuple[int, float, float, float, int, int]
 
 
-def counts() -> Counts:
+def no_counts() -> Counts:
     """Return an empty mapping, in which a missing pool counts as 0 slots."""
     return defaultdict(int)
 
@@ -47,12 +47,12 @@ class ShareNode:
     pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that training jobs of the project may use, by name
     # pools that interactive jobs of the project may use, by name
     interactive_pools: Mapping[str, Pool] = field(default_factory=dict)
-    entitlement: Counts = field(default_factory=counts)
+    entitlement: Counts = field(default_factory=no_counts)
     # pool -> slots held lately on average, and the fair share that the node would have if past use did not count
     past: dict[str, tuple[float, float]] = field(default_factory=dict)
-    projected: Counts = field(default_factory=counts)  # usage when all stops are over, including reservations
-    current: Counts = field(default_factory=counts)  # usage now, including stopping jobs
-    non_preemptible: Counts = field(default_factory=counts)  # usage of jobs that are not preemptible
+    projected: Counts = field(default_factory=no_counts)  # usage when all stops are over, including reservations
+    current: Counts = field(default_factory=no_counts)  # usage now, including stopping jobs
+    non_preemptible: Counts = field(default_factory=no_counts)  # usage of jobs that are not preemptible
     children: "list[ShareNode]" = field(default_factory=list)
     path: "tuple[ShareNode, ...]" = ()  # this node and its department
     bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound by pool, bound of all other pools
@@ -160,9 +160,9 @@ class ShareTree:
         departments = [node for node in nodes if node.is_department]
         for node in departments:
             asked[node] = min(_limit(node, pool), sum(asked[child] for child in node.children))
-        fair = _divide_among([node for node in nodes if node.parent is None], pool, asked, have, lately)
+        fair = _divide_among_nodes([node for node in nodes if node.parent is None], pool, asked, have, lately)
         for node in departments:
-            fair |= _divide_among(node.children, pool, asked, fair[node], lately)
+            fair |= _divide_among_nodes(node.children, pool, asked, fair[node], lately)
         return fair
 
 
@@ -174,7 +174,7 @@ def _limit(node: ShareNode, pool: str) -> int:
     return node.limit.get(pool, UNLIMITED)
 
 
-def _divide_among(
+def _divide_among_nodes(
     nodes: Sequence[ShareNode], pool: str, asked: Mapping[ShareNode, int], have: int, lately: Lately | None
 ) -> dict[ShareNode, int]:
     recipients = [Recipient(node.quota.get(pool, 0), weight_of(node, pool), asked[node]) for node in nodes]

@@ -22,7 +22,7 @@ def waiting_order(
     settings: Settings = DEFAULT_SETTINGS,
     owner_use: float = 0.0,
     *,
-    first: bool = False,
+    interactive_first: bool = False,
 ) -> WaitingKey:
     """Return the sort key of a job among the jobs of its project. The job with the smallest key is served first.
 
@@ -37,12 +37,12 @@ def waiting_order(
     order of their entry.
 
     :param owner_use: past and present use of the job's owner, in slots; 0 if use does not count.
-    :param first: whether interactive jobs come first.
+    :param interactive_first: whether interactive jobs come first.
     """
-    raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
-    cold = not (isinstance(job, WaitingJob) and job.warm)
-    last = not (first and job.interactive)
-    return (last, -job.priority - raised, owner_use, cold, sort_time(job, settings), job.name)
+    age_bonus = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
+    is_not_warm = not (isinstance(job, WaitingJob) and job.warm)
+    comes_last = not (interactive_first and job.interactive)
+    return (comes_last, -job.priority - age_bonus, owner_use, is_not_warm, sort_time(job, settings), job.name)
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:
@@ -82,17 +82,18 @@ class WaitingOrder:
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:
         self._now = snapshot.now
         self._settings = snapshot.policy.settings
-        self._first = snapshot.policy.interactive.first
+        self._interactive_first = snapshot.policy.interactive.first
         self._owner_use: dict[str, float] = {}
         if lately or any(project.owner_budget for project in snapshot.policy.projects):
             ahead: Counter[Owner] = Counter()
             for job in sorted(snapshot.waiting, key=self):
                 owner = job.project, job.owner
                 owner_use = lately.owners.get(owner, 0.0) + ahead[owner] if lately else 0.0
-                self._owner_use[job.name] = owner_use + OVERSPENT_OFFSET * spending.comes_last(*owner)
-                if job.demand and not (job.held or job.after or spending.forbids(job)):
+                self._owner_use[job.name] = owner_use + OVERSPENT_OFFSET * spending.is_owner_overspent(*owner)
+                if job.demand and not (job.held or job.after or spending.forbidding_account(job)):
                     ahead[owner] += sum(job.demand[0].values())
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
         """Return the sort key of a job. The job with the smallest key is served first."""
-        return waiting_order(job, self._now, self._settings, self._owner_use.get(job.name, 0.0), first=self._first)
+        owner_use = self._owner_use.get(job.name, 0.0)
+        return waiting_order(job, self._now, self._settings, owner_use, interactive_first=self._interactive_first)

@@ -31,7 +31,7 @@ class Window:
     slots: Slots  # free slots that are kept for the job
     # Earliest start, in seconds since the epoch. Active jobs of unknown runtime count as ending now with the setting
     # `backfill: bounded`, and as never ending with `backfill: predicted`:
-    starts: float
+    earliest_start: float
     spare: Counts  # slots that stay free after that start; active jobs of unknown runtime count as never ending
 
 
@@ -59,7 +59,9 @@ class PlanState:
         self._surplus: Counter[str] = Counter()  # the part of `_freed_by_victims` that the claimants did not need
         self._holders: dict[ShareNode, dict[str, Candidate]] = defaultdict(dict)
         self._starts: dict[ShareNode, dict[str, Victim]] = defaultdict(dict)
-        self._lowest: dict[ShareNode, int] = {}  # project -> a lower bound of the ranks of its reservations and starts
+        self._lowest_ranks: dict[
+            ShareNode, int
+        ] = {}  # project -> a lower bound of the ranks of its reservations and starts
         # The most slots that a project or department may hold. An eviction is not cancelled if this bound would be
         # exceeded without the eviction:
         self._bounds: dict[NodeAndPool, int] = {}
@@ -73,55 +75,55 @@ class PlanState:
                 if stops:
                     self.freeing[pool] += count
             project = tree.project(job.project)
-            self._use(project, job.slots, now=True, later=not stops, preemptible=job.preemptible)
+            self._add_usage(project, job.slots, now=True, later=not stops, preemptible=job.preemptible)
         self._enter_existing_reservations(snapshot, candidates)
         self.victims = Victims(snapshot, tree, self.guarantees)
 
     def _enter_existing_reservations(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> None:
         """Enter the reservations of the snapshot, limited to slots that are free or being freed."""
 
-        def as_far_as_available(slots: Slots) -> Slots:
+        def limited_to_available(slots: Slots) -> Slots:
             return above_zero({pool: min(count, self.available_soon(pool)) for pool, count in slots.items()})
 
         for job in sorted(snapshot.active, key=lambda job: job.name):
             migrates = job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved
             if migrates and not snapshot.is_unreachable(job.slots):
                 # A migrating job keeps the slots that it moves to, unless its region or account does not respond.
-                target = as_far_as_available(snapshot.reserved[job.name])
+                target = limited_to_available(snapshot.reserved[job.name])
                 self._add_reservation(job.name, self.tree.project(job.project), target)
         for candidate in candidates:
             if candidate.name in snapshot.reserved:
-                slots = as_far_as_available(candidate.useful_part(snapshot.reserved[candidate.name]))
+                slots = limited_to_available(candidate.useful_part(snapshot.reserved[candidate.name]))
                 self._enter_reservation(candidate, slots)
                 if slots and any(self.freeing[pool] > 0 for pool in candidate.pools):
                     self.awaiting_stops.add(candidate.name)
 
     # --- slots ------------------------------------------------------------------------------------------
 
-    def available_soon(self, pool: str, name: str = "", taken: int = 0) -> int:
+    def available_soon(self, pool: str, name: str = "", transferred: int = 0) -> int:
         """Return the slots, free or being freed, that are neither reserved nor in backfill windows for other jobs.
 
         :param name: the job that needs the slots; the job's own reservation and window count as available.
-        :param taken: slots reserved for other jobs that are transferred to this job.
+        :param transferred: slots reserved for other jobs that are transferred to this job.
         """
         own = self.reservations[name].get(pool, 0) if name in self.reservations else 0
         windows = self._in_windows_of_others(pool, name) if self.windows else 0
-        return self.free[pool] + self.freeing[pool] - self._reserved[pool] + taken + own - windows
+        return self.free[pool] + self.freeing[pool] - self._reserved[pool] + transferred + own - windows
 
-    def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
+    def available_now(self, pool: str, name: str = "", transferred: int = 0, *, include_windows: bool = False) -> int:
         """Return the free slots on which a job can start now: reserved for this job, or not reserved for other jobs.
 
         :param name: the job that needs the slots; the job's own reservation and window count as available.
-        :param taken: slots reserved for other jobs that are transferred to this job.
+        :param transferred: slots reserved for other jobs that are transferred to this job.
         :param include_windows: whether to include the slots in the backfill windows of other jobs.
         """
         free, victims = self.free[pool], self._freed_by_victims[pool] - self._surplus[pool]
         windows = 0 if include_windows else self._in_windows_of_others(pool, name)
-        left = free - max(0, self._reserved[pool] - taken - victims) - windows
+        left = free - max(0, self._reserved[pool] - transferred - victims) - windows
         if name not in self.reservations:
             # Reservations of jobs that are served later can be filled from slots that are being freed.
             ahead = free - max(0, self._reserved_settled[pool] - victims) - windows
-            return left if taken else max(left, min(ahead, self.available_soon(pool, name)))
+            return left if transferred else max(left, min(ahead, self.available_soon(pool, name)))
         own = self.reservations[name].get(pool, 0)
         before = self._reserved_settled[pool] - (own if name in self.settled else 0)
         return min(free, max(0, left) + max(0, min(own, free - max(0, before - victims))))
@@ -179,7 +181,7 @@ class PlanState:
         """Return whether the job is preemptible, or fits into the quota together with other non-preemptible jobs."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
 
-    def _use(
+    def _add_usage(
         self,
         project: ShareNode,
         slots: Slots,
@@ -262,18 +264,18 @@ class PlanState:
             self._add_reservation(candidate.name, candidate.project, slots, preemptible=candidate.job.preemptible)
             self._holders[candidate.project][candidate.name] = candidate
             self.groups.enter(candidate)
-            self._note_priority(candidate)
+            self._note_rank(candidate)
 
     def _add_reservation(self, name: str, project: ShareNode, slots: Slots, *, preemptible: bool = True) -> None:
         if slots:
             self.reservations[name] = dict(slots)
             self._reserved.update(slots)
-            self._use(project, slots, preemptible=preemptible)
+            self._add_usage(project, slots, preemptible=preemptible)
 
     def _free_reservation(self, name: str, project: ShareNode, *, preemptible: bool = True) -> Slots:
         slots = self.reservations.pop(name)
         self._reserved.subtract(slots)
-        self._use(project, slots, -1, preemptible=preemptible)
+        self._add_usage(project, slots, -1, preemptible=preemptible)
         if name in self.settled:
             self.settled.discard(name)
             self._reserved_settled.subtract(slots)
@@ -284,12 +286,12 @@ class PlanState:
 
         The result stays True after such jobs have lost all these slots again.
         """
-        lowest = self._lowest.get(candidate.project, candidate.rank)
+        lowest = self._lowest_ranks.get(candidate.project, candidate.rank)
         return lowest < candidate.rank and not candidate.job.left_idle
 
-    def _note_priority(self, candidate: Candidate) -> None:
-        lowest = self._lowest.get(candidate.project, candidate.rank)
-        self._lowest[candidate.project] = min(candidate.rank, lowest)
+    def _note_rank(self, candidate: Candidate) -> None:
+        lowest = self._lowest_ranks.get(candidate.project, candidate.rank)
+        self._lowest_ranks[candidate.project] = min(candidate.rank, lowest)
 
     # --- backfill windows -------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class PlanState:
     def start(self, candidate: Candidate, slots: Slots) -> None:
         """Start a job on free slots. The job's reservation and window are dropped."""
         self._replace_reservation(candidate, slots)
-        self._run(candidate, slots, 1)
+        self._occupy(candidate, slots, 1)
         self.started[candidate.name] = slots
         self.settled.add(candidate.name)
         self.groups.enter(candidate)
@@ -321,7 +323,7 @@ class PlanState:
             key = (True, candidate.rank, 0.0, 0.0, -candidate.job.entered, candidate.name)
             start = Victim(candidate.name, slots, candidate.project, candidate.rank, key, start=candidate)
             self._starts[candidate.project][candidate.name] = start
-            self._note_priority(candidate)
+            self._note_rank(candidate)
 
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
         """Return the starts of this plan that this job may withdraw by its priority, lowest priority first.
@@ -346,15 +348,15 @@ class PlanState:
     def _withdraw(self, candidate: Candidate) -> None:
         """Withdraw the start of this candidate, because a job of higher priority needs the slots."""
         del self._starts[candidate.project][candidate.name]
-        self._run(candidate, self.started.pop(candidate.name), -1)
+        self._occupy(candidate, self.started.pop(candidate.name), -1)
         self.settled.discard(candidate.name)
         self.groups.enter(candidate, -1)
         self.slots_came_free = True
 
-    def _run(self, candidate: Candidate, slots: Slots, sign: int) -> None:
+    def _occupy(self, candidate: Candidate, slots: Slots, sign: int) -> None:
         for pool, count in slots.items():
             self.free[pool] -= sign * count
-        self._use(candidate.project, slots, sign, now=True, preemptible=candidate.job.preemptible)
+        self._add_usage(candidate.project, slots, sign, now=True, preemptible=candidate.job.preemptible)
 
     # --- evictions --------------------------------------------------------------------------------------
 
@@ -380,7 +382,7 @@ class PlanState:
         rule, idle = (Rule.CONSOLIDATE, False) if target else (rule, victim.idle)
         self.evicted[victim.name] = Evict(victim.name, claimant.name, rule, idle)
         self.victims.mark_evicted(victim)
-        self._release(victim, 1)
+        self._count_as_freeing(victim, 1)
         insort(self._evicted_by_size[_size(victim)], (victim.key, victim))
         if target:
             # Settle the victim, so that no other job takes this reservation.
@@ -417,14 +419,14 @@ class PlanState:
                 self._free_reservation(victim.name, victim.project)
                 self.slots_came_free = True  # the slots that were reserved for the migration are available again
             self.victims.unmark_evicted(victim)
-            self._release(victim, -1)
+            self._count_as_freeing(victim, -1)
             self.use_surplus(victim.slots)
 
-    def _release(self, victim: Victim, sign: int) -> None:
+    def _count_as_freeing(self, victim: Victim, sign: int) -> None:
         for pool, count in victim.slots.items():
             self.freeing[pool] += sign * count
             self._freed_by_victims[pool] += sign * count
-        self._use(victim.project, victim.slots, -sign, preemptible=True)
+        self._add_usage(victim.project, victim.slots, -sign, preemptible=True)
 
     def _most_valuable_needless_victim(self, tries: int | None) -> Victim | None:
         best: Victim | None = None

@@ -66,7 +66,7 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
     """
     if not spending:
         return snapshot
-    active = tuple(replace(job, demand=()) if spending.forbids(job) else job for job in snapshot.active)
+    active = tuple(replace(job, demand=()) if spending.forbidding_account(job) else job for job in snapshot.active)
     return replace(snapshot, active=active)
 
 
@@ -109,7 +109,7 @@ class _AdmissionLoop:
 
     def _run_phase(self, *, first: bool) -> None:
         state, waiting = self._state, self._waiting
-        self._admission.begin(first=first)
+        self._admission.begin(is_first=first)
         turns = ServingOrder(self._next_need, lambda node: node.projected)
         state.changed.clear()
         for jobs in waiting.values():

@@ -28,7 +28,7 @@ class SlotClaim:
     project: ShareNode
     rank: int
     need: Slots
-    own: Slots  # slots that are already reserved for the claimant
+    reserved: Slots  # slots that are already reserved for the claimant
     missing: Slots  # slots by pool that other jobs have to free
     victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
@@ -70,7 +70,7 @@ class VictimSearch:
 
     def with_claimant(self, node: ShareNode, pool: str) -> int:
         """Return the slots that a node on the claimant's path will hold with the claimant and without these victims."""
-        return self.projected(node, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
+        return self.projected(node, pool) - self.claim.reserved.get(pool, 0) + self.claim.need.get(pool, 0)
 
     def excess(self, node: ShareNode, pool: str) -> int:
         """Return the slots by which a node exceeds its bound. A negative number is the room left below the bound."""
@@ -80,13 +80,13 @@ class VictimSearch:
         """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound there."""
         return self.lacking.get(pool, 0) > 0 or any(self.excess(node, pool) > 0 for node in self.claim.project.path)
 
-    def take(self, victim: Victim, target: Slots = NOTHING) -> None:
+    def add(self, victim: Victim, target: Slots = NOTHING) -> None:
         """Add a victim.
 
         :param target: slots to which the victim migrates; empty: it does not migrate.
         """
         self.chosen[victim] = target
-        self._count(victim, 1)
+        self._add_to_sums(victim, 1)
 
     def tighten_bound(self, node: ShareNode, pool: str, bound: int) -> None:
         """Lower the bound of a node on the claimant's path, unless its bound is lower already."""
@@ -99,7 +99,7 @@ class VictimSearch:
         for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
             if self._is_needless(victim):
                 del self.chosen[victim]
-                self._count(victim, -1)
+                self._add_to_sums(victim, -1)
         return self
 
     def _is_needless(self, victim: Victim) -> bool:
@@ -110,7 +110,7 @@ class VictimSearch:
                 return False
         return True
 
-    def _count(self, victim: Victim, sign: int) -> None:
+    def _add_to_sums(self, victim: Victim, sign: int) -> None:
         for pool, count in victim.slots.items():
             if pool in self.lacking:
                 self.lacking[pool] -= sign * count
@@ -123,7 +123,7 @@ def withdraw(claim: SlotClaim) -> VictimSearch | None:
     search = VictimSearch(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
-            search.take(start)
+            search.add(start)
     return search.without_needless()
 
 
@@ -176,7 +176,7 @@ def _take_lower_priorities(search: VictimSearch, *, for_slots: bool = True) -> N
         for victim in _lower_priority_victims(search, pool):
             if not (search.needs_more(pool) if for_slots else search.excess(search.claim.project, pool) > 0):
                 break
-            search.take(victim)
+            search.add(victim)
 
 
 def _lower_priority_victims(search: VictimSearch, pool: str) -> Iterable[Victim]:
@@ -260,7 +260,7 @@ class _Reclaim:
             for other in victim.slots:
                 if other in self._claim.need:
                     self._tighten_bound_of_quota_claim(project, other)
-            self._search.take(victim)
+            self._search.add(victim)
             self._enter(heap, project, pool)
         return entry
 
@@ -275,11 +275,11 @@ class _Reclaim:
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
-            if victim not in self._search.chosen and self._may_lose_others(victim, pool):
+            if victim not in self._search.chosen and self._may_lose_other_pools(victim, pool):
                 return victim
         return None
 
-    def _may_lose_others(self, victim: Victim, pool: str) -> bool:
+    def _may_lose_other_pools(self, victim: Victim, pool: str) -> bool:
         """Return whether the victim's project may also lose its slots in other pools where the claimant lacks slots."""
         for other in victim.slots:
             if other != pool and self._search.lacking.get(other, 0) > 0 and not self._may_lose(victim.project, other):
@@ -293,22 +293,22 @@ class _Reclaim:
             return False
         if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
             return False
-        side = diverging_nodes(self._claim.project, project)[1]
-        return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)
+        rival = diverging_nodes(self._claim.project, project)[1]
+        return search.projected(rival, pool) > rival.entitlement[pool] or self._is_quota_claim(project, pool)
 
     def _is_quota_claim(self, project: ShareNode, pool: str) -> bool:
         """Return whether the claimant stays within quota and the victim's project is above quota.
 
         The quotas are those of the nodes at which the two projects compete.
         """
-        (mine, side), search = diverging_nodes(self._claim.project, project), self._search
-        above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
-        return above_quota and search.with_claimant(mine, pool) <= mine.quota.get(pool, 0)
+        (claimant_node, rival), search = diverging_nodes(self._claim.project, project), self._search
+        above_quota = search.projected(rival, pool) > rival.quota.get(pool, 0)
+        return above_quota and search.with_claimant(claimant_node, pool) <= claimant_node.quota.get(pool, 0)
 
     def _tighten_bound_of_quota_claim(self, project: ShareNode, pool: str) -> None:
-        mine, side = diverging_nodes(self._claim.project, project)
-        if self._search.projected(side, pool) <= side.entitlement[pool] and self._is_quota_claim(project, pool):
-            self._search.tighten_bound(mine, pool, mine.quota.get(pool, 0))
+        claimant_node, rival = diverging_nodes(self._claim.project, project)
+        if self._search.projected(rival, pool) <= rival.entitlement[pool] and self._is_quota_claim(project, pool):
+            self._search.tighten_bound(claimant_node, pool, claimant_node.quota.get(pool, 0))
 
 
 # --- migration ---------------------------------------------------------------------------------------
@@ -350,8 +350,8 @@ class Migration:
                 if found is None:
                     return None
                 victim, _, target = found
-                search.take(victim, dict(target))
-                free.take(victim.project, target)
+                search.add(victim, dict(target))
+                free.add(victim.project, target)
         settled = search.without_needless()
         return settled if settled is not None and settled.chosen else None
 
@@ -400,7 +400,7 @@ class _FreeSlots:
             for node in project.path
         )
 
-    def take(self, project: ShareNode, target: _Target) -> None:
+    def add(self, project: ShareNode, target: _Target) -> None:
         """Count a job of this project as migrated to these slots."""
         for pool, count in target:
             self._free[pool] -= count

@@ -83,9 +83,9 @@ class Guarantees:
 
         :param preemptions: preemptions of the job within the day before its start.
         """
-        return max(self._min_runtime(project, slots), self._after(preemptions))
+        return max(self._min_runtime(project, slots), self._runtime_after(preemptions))
 
-    def _after(self, preemptions: int) -> float:
+    def _runtime_after(self, preemptions: int) -> float:
         """Return the guaranteed seconds after this number of preemptions within a day."""
         if preemptions < 1:
             return 0.0
@@ -150,11 +150,11 @@ class PreemptionLimits:
         """Return an active job for planning: kept at any limit, and not preemptible at only the job's own limit."""
         if self.is_reached_by_policy(job):
             return replace(job, is_kept=True)
-        return replace(job, is_kept=True, preemptible=False) if has_reached_its_own(job) else job
+        return replace(job, is_kept=True, preemptible=False) if has_reached_own_limit(job) else job
 
     def waiting(self, job: WaitingJob) -> WaitingJob:
         """Return a waiting job for planning: not preemptible if only the job's own limit is reached."""
-        if not has_reached_its_own(job) or self.is_reached_by_policy(job):
+        if not has_reached_own_limit(job) or self.is_reached_by_policy(job):
             return job
         return replace(job, preemptible=False)
 
@@ -171,7 +171,7 @@ def with_limits_applied(snapshot: Snapshot) -> Snapshot:
     return snapshot if unchanged else replace(snapshot, active=active, waiting=waiting)
 
 
-def has_reached_its_own(job: ActiveJob | WaitingJob) -> bool:
+def has_reached_own_limit(job: ActiveJob | WaitingJob) -> bool:
     """Return whether a job was preempted as often as its own limit allows."""
     return is_limit_reached(job.max_preemptions, preempted_in_all(job))
 
@@ -222,7 +222,7 @@ class Victims:
                 self._lists[victim.project, pool].append(victim)
         self.any_launching = any(victim.launching for victim in self.all)
         for project, pool in self._lists:
-            self._enter(project, pool)
+            self._push_entry(project, pool)
 
     def in_pool(self, project: ShareNode, pool: str, launching: bool) -> Iterator[Victim]:
         """Yield the jobs of a project in a pool that may still be evicted, in victim order.
@@ -260,14 +260,14 @@ class Victims:
     def refresh(self, project: ShareNode) -> None:
         """Enter a project into the heaps again, after a change of its usage. Its older entries are skipped later."""
         for pool in list(project.projected):
-            self._enter(project, pool)
+            self._push_entry(project, pool)
 
     def pop(self, pool: str) -> HeapEntry | None:
         """Remove and return the first entry of a pool, by reclaim key, then by next victim; None if none is left."""
         heap = self._heaps[pool]
         while heap:
             entry = heappop(heap)
-            if self._entry(entry[-1], pool) == entry:
+            if self._make_entry(entry[-1], pool) == entry:
                 return entry
         return None
 
@@ -281,12 +281,12 @@ class Victims:
         for pool, count in victim.slots.items():
             sums[pool] += sign * count
 
-    def _enter(self, project: ShareNode, pool: str) -> None:
-        entry = self._entry(project, pool)
+    def _push_entry(self, project: ShareNode, pool: str) -> None:
+        entry = self._make_entry(project, pool)
         if entry is not None:
             heappush(self._heaps[pool], entry)
 
-    def _entry(self, project: ShareNode, pool: str) -> HeapEntry | None:
+    def _make_entry(self, project: ShareNode, pool: str) -> HeapEntry | None:
         place = (project, pool)
         if place not in self._lists:
             return None

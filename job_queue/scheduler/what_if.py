@@ -26,7 +26,7 @@ class WhatIfOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Raise:
+class RaisedAmount:
     """A higher limit or quota of one project or department in one pool."""
 
     queue: str
@@ -92,13 +92,13 @@ class WhatIf:
         own = self._project.pools_for(interactive=self._job.interactive)
         return own or [pool.name for pool in self._snapshot.policy.pools]
 
-    def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
+    def raised(self, figure: Figure) -> tuple[Policy, list[RaisedAmount]]:
         """Return a policy whose limits or quotas leave room for the job, and the raised limits or quotas.
 
         The list is empty if nothing needs to be raised, or if the raised quotas would exceed a capacity or the
         department's quota.
         """
-        policy, raises = self._snapshot.policy, list[Raise]()
+        policy, raises = self._snapshot.policy, list[RaisedAmount]()
         departments = [parent for parent in policy.departments if parent.name == self._project.department]
         path: list[Project | Department] = [self._project, *departments]
         for holder in path:
@@ -107,7 +107,7 @@ class WhatIf:
                 needed, now = self._held(holder, pool, figure) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed
-                    raises.append(Raise(holder.name, pool, now, needed))
+                    raises.append(RaisedAmount(holder.name, pool, now, needed))
             changed: Any = replace(holder, limit=figures) if figure == "limit" else replace(holder, quota=figures)
             policy = replace(
                 policy,

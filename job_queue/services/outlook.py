@@ -17,12 +17,12 @@ from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempt
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.domain_events import UnsavedJob
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
-from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, told_wait
+from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, estimated_wait
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.expectations.unsaved import SavedWork, unsaved_candidates
 from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
-from job_queue.scheduler import PastUse, looks_back_to, remembers
+from job_queue.scheduler import PastUse, depends_on_past_use, oldest_counted_time
 from job_queue.services.watches.hangs import HangWatch
 from job_queue.services.watches.idleness import IdleWatch
 from job_queue.services.watches.measurement import Measurement
@@ -70,7 +70,7 @@ class OutlookService:
         :param may_go_on: after its first result of False, the outlook as computed so far is stored.
         """
         cluster = self._read_cluster()
-        if cluster.waiting or cluster.active or remembers(cluster.policy):
+        if cluster.waiting or cluster.active or depends_on_past_use(cluster.policy):
             self._look_ahead(cluster, may_go_on)
         elif self._measurement is not None and self._measurement.is_expected:
             for attempt in self._ended.new(self._clock() - PAST_SECONDS, may_go_on):
@@ -131,13 +131,13 @@ class OutlookService:
 
         Both results are empty if the policy does not count past use.
         """
-        if not remembers(applied.policy):
+        if not depends_on_past_use(applied.policy):
             self._use = None
             return {}, frozenset()
         if self._use is None or self._use.version != applied.version:
             feed = AttemptFeed(self._repository.attempts, self._clock)
             self._use = _PastUseSums(applied.version, feed, PastUseOfAttempts(applied.policy))
-        self._use.sums.add(self._use.ended.new(looks_back_to(applied.policy, now), may_go_on))
+        self._use.sums.add(self._use.ended.new(oldest_counted_time(applied.policy, now), may_go_on))
         return self._use.sums.at(now), self._use.ended.given_since(now - RECENT_SECONDS)
 
 
@@ -172,7 +172,7 @@ def _with_outcomes(
     :param starts: submission -> epoch seconds of its starts.
     """
     told = {
-        job.submission: told_wait(estimate, now, epoch(job.entered))
+        job.submission: estimated_wait(estimate, now, epoch(job.entered))
         for name, estimate in estimates.items()
         if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
     }

@@ -25,7 +25,7 @@ from job_queue.domain.fleet.sites import has_other_sites
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, StartByAction, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
-from job_queue.domain.policy import further_pools, is_plain, project_of
+from job_queue.domain.policy import further_pools, needs_one_known_type, project_of
 from job_queue.domain.requests.deadline_tags import deadline_issues
 from job_queue.domain.requests.portability import portability_of
 from job_queue.domain.requests.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
@@ -147,7 +147,7 @@ class SubmissionService:
                     details,
                     self._clock(),
                     validated.metadata,
-                    plain=is_plain(job, policy),
+                    plain=needs_one_known_type(job, policy),
                 ),
                 partial(self._repository.count_submission, owner_of(owner), self._clock()),
             ]

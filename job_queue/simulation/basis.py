@@ -8,7 +8,7 @@ from job_queue.scheduler import Snapshot
 from job_queue.simulation.forecast import Arrivals, no_arrivals, repeat_arrivals
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-UNKNOWN = -1.0  # stands for the `work` of a recently submitted job that has not finished yet
+UNKNOWN_WORK = -1.0  # stands for the `work` of a recently submitted job that has not finished yet
 
 
 @dataclass(frozen=True, slots=True)

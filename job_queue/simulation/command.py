@@ -12,15 +12,15 @@ from typing import TextIO
 import yaml
 
 from job_queue.scheduler import DEFAULT, UNLIMITED, DocumentError, Order, Policy, Pool, Project, policy_from_document
-from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, Show, TimeLimit
+from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, ShowProgress, TimeLimit
 from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page
 from job_queue.simulation.experiments.experiment import Experiment
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.report import PolicyOutcome, as_json, html_page, readable, text_page
 from job_queue.simulation.trace import (
     DRAWN_PRIORITIES,
-    Reading,
     Regrouping,
+    TraceConversion,
     TraceError,
     TraceJob,
     capacity_for,
@@ -29,9 +29,9 @@ from job_queue.simulation.trace import (
 )
 from job_queue.simulation.workload import Overheads
 
-DONE, UNKNOWN, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, NO_ADVICE, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_INTERVAL = 0.5  # seconds between two progress lines
-BAR = 20  # characters of the progress bar
+BAR_CHARACTERS = 20  # characters of the progress bar
 
 
 class UnusableError(ValueError):
@@ -77,7 +77,7 @@ def _answer(options: SimulationOptions, screen: TextIO, width: int | None) -> tu
         if options.advise:
             advice = simulations.advice()
             found = advice_as_json(advice) if options.json else advice_page(advice, width)
-            return _json_or_text(found), DONE if advice.insufficient is None else UNKNOWN
+            return _json_or_text(found), DONE if advice.insufficient is None else NO_ADVICE
         outcomes = simulations.run()
     if options.html:
         options.html.write_text(html_page(simulations.options, outcomes), encoding="utf-8")
@@ -106,7 +106,7 @@ class _Simulations:
         if priorities is None:
             priorities = () if any(job.priority is not None for job in self._trace) else DRAWN_PRIORITIES
         self.options = replace(options, priorities=priorities)
-        self._reading = Reading(options.gpus_per_instance, priorities, options.longest, options.seed)
+        self._reading = TraceConversion(options.gpus_per_instance, priorities, options.longest, options.seed)
         overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
         self._experiment = Experiment(self._reading, overheads, options.runtimes, options.max_factor)
 
@@ -130,7 +130,7 @@ class _Simulations:
         policies = [(path.name, self._in_order(_policy(path))) for path in paths if path]
         if not self.options.policy:
             policies.insert(0, ("no policy", self._in_order(self._without_policy())))
-        return [(label, _limited(label, self._with_capacity(policy))) for label, policy in policies]
+        return [(label, _checked_for_limits(label, self._with_capacity(policy))) for label, policy in policies]
 
     def _outcome(self, label: str, policy: Policy) -> PolicyOutcome:
         def watch(title: str, ended: int, jobs: int) -> None:
@@ -184,7 +184,7 @@ def _policy(path: Path) -> Policy:
     return policy
 
 
-def _limited(label: str, policy: Policy) -> Policy:
+def _checked_for_limits(label: str, policy: Policy) -> Policy:
     """Return the policy.
 
     :raises UnusableError: a pool has no capacity, because only the training plan would limit it.
@@ -220,15 +220,15 @@ class ProgressLine:
             line = line[: shutil.get_terminal_size().columns - 1]
             print(f"\r{line}", end="\x1b[K", file=self.screen, flush=True)
 
-    def show_advice(self, seconds: float) -> Show:
+    def show_advice(self, seconds: float) -> ShowProgress:
         """Return a function that shows the progress of the search for settings.
 
         :param seconds: the time limit of the search.
         """
 
         def show(title: str, done: int, expected: int, elapsed: float) -> None:
-            full = round(BAR * min(1.0, max(done / expected, elapsed / seconds)))
-            bar = "#" * full + "." * (BAR - full)
+            full = round(BAR_CHARACTERS * min(1.0, max(done / expected, elapsed / seconds)))
+            bar = "#" * full + "." * (BAR_CHARACTERS - full)
             self.show(f"[{bar}] {done} simulations, {readable(elapsed)} of at most {readable(seconds)}: {title}")
 
         return show
@@ -239,7 +239,7 @@ class ProgressLine:
 
 
 def advise_on_history(
-    document: object, trace: Sequence[TraceJob], regrouping: Regrouping, minutes: float, show: Show
+    document: object, trace: Sequence[TraceJob], regrouping: Regrouping, minutes: float, show: ShowProgress
 ) -> SettingsAdvice:
     """Return advice on the settings of the policy in force, from the queue's own history.
 
@@ -252,4 +252,4 @@ def advise_on_history(
     """
     policy, jobs = policy_from_document(document), regrouping.apply(trace) if trace else []
     limit = TimeLimit(time.monotonic, minutes * 60)
-    return Advisor(policy, Experiment(Reading()).outcome, limit, show).advise(jobs)
+    return Advisor(policy, Experiment(TraceConversion()).outcome, limit, show).advise(jobs)

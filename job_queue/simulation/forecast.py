@@ -16,14 +16,14 @@ from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate only says that it is longer
-CLOSE = 600.0  # tolerance in seconds of a near estimate
+CLOSE_SECONDS = 600.0  # tolerance in seconds of a near estimate
 CLOSE_PART = 0.25  # tolerance as a part of the wait; the larger of the two tolerances counts
-FEWEST, MOST = 3, 7  # bounds of the number of futures
-JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST
+FEWEST_FUTURES, MOST_FUTURES = 3, 7  # bounds of the number of futures
+JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST_FUTURES
 SHORTEST_STEP = 300.0  # seconds; one plan follows all events of a step
-FINEST, COARSEST = 0.03, 0.25  # smallest and largest ratio of a step to the elapsed time
-COARSE = 5500  # this ratio = live jobs / COARSE, within these bounds
-MANY = 750  # live jobs above which steps are COARSEST and each step has only one plan
+SMALLEST_STEP_PART, LARGEST_STEP_PART = 0.03, 0.25  # smallest and largest ratio of a step to the elapsed time
+LIVE_JOBS_PER_STEP_PART = 5500  # this ratio = live jobs / LIVE_JOBS_PER_STEP_PART, within these bounds
+MANY_LIVE_JOBS = 750  # live jobs above which steps are largest and each step has only one plan
 
 
 HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER, WaitReason.DRAINED}
@@ -89,7 +89,7 @@ def steps_for(live: int) -> Step:
     return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
 
 
-def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
+def finished_part(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
     """Estimate the finished part of a future, from 0 to 1.
 
     The result is the largest of three parts: waiting jobs that have started, expected moments that are simulated, and
@@ -100,7 +100,7 @@ def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, hor
     :param elapsed: seconds that have been simulated.
     """
     steps = max(1.0, _steps(live, horizon))
-    started = 1 - simulator.awaited / max(1, waiting)
+    started = 1 - simulator.unstarted / max(1, waiting)
     moments = simulator.moments / (steps + simulator.expected_timers)
     return min(1.0, max(started, moments, _steps(live, elapsed) / steps))
 
@@ -114,7 +114,7 @@ def _steps(live: int, seconds: float) -> float:
 
 
 def _step_part(live: int) -> float:
-    return COARSEST if live > MANY else max(FINEST, live / COARSE)
+    return LARGEST_STEP_PART if live > MANY_LIVE_JOBS else max(SMALLEST_STEP_PART, live / LIVE_JOBS_PER_STEP_PART)
 
 
 def forecast(
@@ -134,7 +134,7 @@ def forecast(
     :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
         for an active job, from the start of its attempt. A job without runtimes never ends in the futures.
     :param arrivals: draws the jobs that arrive later.
-    :param futures: number of futures; None: from MOST to FEWEST, fewer if there are more live jobs.
+    :param futures: number of futures; None: from MOST_FUTURES to FEWEST_FUTURES, fewer if there are more live jobs.
     :param step: the length of a step by the elapsed time; None: the result of `steps_for`.
     :param may_go_on: called before each moment. After False, only the finished futures count.
     :param on_progress: called before each moment with the finished part of the present future. An error that this
@@ -142,12 +142,12 @@ def forecast(
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
-    without_estimate = _never(hopeless) | {
+    without_estimate = _never_starting(hopeless) | {
         name: Estimate(name, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
     }
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in without_estimate))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
-    number = futures or max(FEWEST, min(MOST, JOBS_IN_ALL_FUTURES // max(1, len(live))))
+    number = futures or max(FEWEST_FUTURES, min(MOST_FUTURES, JOBS_IN_ALL_FUTURES // max(1, len(live))))
     draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
@@ -159,13 +159,13 @@ def forecast(
             for name, likely in runtimes.items()
             if name in places and likely
         }
-        cycles = 1 if step is None and len(live) > MANY else CYCLES
+        cycles = 1 if step is None and len(live) > MANY_LIVE_JOBS else CYCLES
         simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)), cycles=cycles)
         arriving = list(arrivals(draw))
 
         def continues(simulator: Simulator = simulator) -> bool:
             elapsed = simulator.now - snapshot.now
-            on_progress(part_done(simulator, len(snapshot.waiting), len(live), elapsed, horizon))
+            on_progress(finished_part(simulator, len(snapshot.waiting), len(live), elapsed, horizon))
             return may_go_on()
 
         runs = simulator.carry_forward(snapshot, drawn, arriving, horizon, continues)
@@ -175,8 +175,8 @@ def forecast(
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
         if all(found[-1] < inf for found in starts.values()):
             continue
-        far = far or not simulator.over
-        if simulator.over and not unstarted:
+        far = far or not simulator.has_ended
+        if simulator.has_ended and not unstarted:
             unstarted = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
     done = min(map(len, starts.values()), default=number)
     if not done:
@@ -184,12 +184,12 @@ def forecast(
     all_known = all(runtimes.get(job.name) for job in snapshot.active)
     unknown = Doubt.FAR if far and all_known else Doubt.UNKNOWN_RUNTIMES
     estimates = {name: _estimate(name, sorted(found), unknown, unstarted.get(name)) for name, found in starts.items()}
-    if done < min(FEWEST, number):
+    if done < min(FEWEST_FUTURES, number):
         estimates = {name: replace(estimate, earliest=None, latest=None) for name, estimate in estimates.items()}
     return estimates | without_estimate
 
 
-def _never(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
+def _never_starting(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
     return {name: Estimate(name, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
 
 
@@ -204,6 +204,6 @@ def _estimate(name: str, starts: Sequence[float], unknown: Doubt, reason: WaitRe
 def is_close(estimated: float, actual: float) -> bool:
     """Return whether the estimate of a wait is near the actual wait, both in seconds.
 
-    The tolerance is CLOSE or, if larger, CLOSE_PART of the actual wait.
+    The tolerance is CLOSE_SECONDS or, if larger, CLOSE_PART of the actual wait.
     """
-    return abs(estimated - actual) <= max(CLOSE, CLOSE_PART * actual)
+    return abs(estimated - actual) <= max(CLOSE_SECONDS, CLOSE_PART * actual)

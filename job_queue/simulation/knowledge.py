@@ -7,7 +7,7 @@ from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 
-class Knowledge:
+class RuntimeKnowledge:
     """The runtime predictor of a simulation, which learns from each finished job.
 
     :param predicted: whether the queue predicts runtimes. If not, nothing is learned.

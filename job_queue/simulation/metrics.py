@@ -115,19 +115,21 @@ def gpus_at_work(runs: Iterable[JobRun]) -> float:
     runs = list(runs)
     first = min(run.job.submitted for run in runs)
     last = max(run.job.submitted for run in runs)
-    at_work = sum(max(0.0, min(end, last) - begin) * run.job.uses for run in runs for begin, end in run.trained)
+    at_work = sum(
+        max(0.0, min(end, last) - begin) * run.job.needed_gpus for run in runs for begin, end in run.training_periods
+    )
     return at_work / max(last - first, 1.0)
 
 
-def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:
+def finish_time_fairness(shared_runs: Sequence[JobRun], alone_runs: Sequence[JobRun]) -> float | None:
     """Return rho of a project, over the jobs that finish in both simulations.
 
     Return None if there are no such jobs, or if they take no time without other projects.
     """
-    ends = {run.job.name: run.ended - run.job.submitted for run in alone if run.ended is not None}
+    ends = {run.job.name: run.ended - run.job.submitted for run in alone_runs if run.ended is not None}
     both = [
         (run.ended - run.job.submitted, ends[run.job.name])
-        for run in here
+        for run in shared_runs
         if run.ended is not None and run.job.name in ends
     ]
     if not any(jct for _, jct in both):

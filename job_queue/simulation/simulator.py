@@ -25,9 +25,9 @@ from job_queue.scheduler import (
     Snapshot,
     UseLedger,
     WaitingJob,
+    depends_on_past_use,
     plan,
     recent_preemptions,
-    remembers,
 )
 from job_queue.simulation.events import Events
 from job_queue.simulation.fleet.attempts import (
@@ -44,12 +44,14 @@ from job_queue.simulation.fleet.attempts import (
 from job_queue.simulation.fleet.carriers import SimulatedCarriers
 from job_queue.simulation.fleet.free_slots import FreeSlots
 from job_queue.simulation.fleet.waiting_queues import WaitingQueues
-from job_queue.simulation.knowledge import Knowledge
+from job_queue.simulation.knowledge import RuntimeKnowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # largest number of plans at one moment; a plan may make further decisions possible
 MINUTE = 60.0
-FEW = 10  # jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free
+FEWEST_READ = (
+    10  # jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free
+)
 
 Step = Callable[[float], float]
 """Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step.
@@ -57,7 +59,7 @@ Step = Callable[[float], float]
 The function returns 0 if each time with events has its own plan."""
 
 
-def no_step(elapsed: float) -> float:
+def without_steps(elapsed: float) -> float:
     """Return 0, so that each event has its own plan."""
     return 0.0
 
@@ -82,18 +84,18 @@ class Simulator:
         progress: Callable[[int], object] = lambda ended: None,
         *,
         predicted: bool = False,
-        step: Step = no_step,
+        step: Step = without_steps,
         cycles: int = CYCLES,
     ) -> None:
         self._cycles = cycles
         self._policy = policy
-        self._world = Snapshot(policy, 0.0)  # the constant parts: external jobs, backoffs, calendars
+        self._constants = Snapshot(policy, 0.0)  # the constant parts: external jobs, backoffs, calendars
         self._step = step
-        self._began = 0.0
+        self._begins_at = 0.0
         self._cut = False  # whether more jobs wait than the last plan has read
         self._free = FreeSlots()
         self._overheads = overheads or Overheads()
-        self._knowledge = Knowledge(self._overheads, predicted=predicted)
+        self._knowledge = RuntimeKnowledge(self._overheads, predicted=predicted)
         self._progress = progress
         self._now = 0.0
         self._events = Events()
@@ -107,8 +109,8 @@ class Simulator:
         self._as_waiting: dict[str, WaitingJob] = {}
         self._shared = any(pool.gpus is not None for pool in policy.pools)
         self._guarantees = Guarantees(policy)
-        self._ledger = UseLedger(policy) if remembers(policy) else None
-        self._awaited: set[str] = set()  # jobs that waited in the snapshot and have not started since
+        self._ledger = UseLedger(policy) if depends_on_past_use(policy) else None
+        self._unstarted: set[str] = set()  # jobs that waited in the snapshot and have not started since
         self._next_timer: float | None = None
         self._timers = 0  # number of timers among the events
         self._ended = 0
@@ -139,7 +141,7 @@ class Simulator:
         :param may_go_on: called after each moment; False ends the simulation.
         :return: the histories of the jobs that wait in the snapshot.
         """
-        self._world, self._now, self._began = snapshot, snapshot.now, snapshot.now
+        self._constants, self._now, self._begins_at = snapshot, snapshot.now, snapshot.now
         self._reserved = dict(snapshot.reserved)
         if self._ledger:
             self._ledger = UseLedger(self._policy, snapshot.past_use, self._now)
@@ -163,14 +165,14 @@ class Simulator:
         for arrival in arrivals:
             self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
         self._enter_known_changes(snapshot)
-        self._awaited = set(self._waiting)
+        self._unstarted = set(self._waiting)
         self._cycle()
         end = snapshot.now + horizon
         patience = self._policy.settings.patience
         if patience is not None:
             ends = {run.job.submitted + patience + 1 for run in waiting}
             self.expected_timers = sum(self._now < time <= end for time in ends)
-        self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
+        self._pass_time(is_enough=lambda: not self._unstarted or self._events.next > end or not may_go_on())
         return waiting
 
     def _enter_known_changes(self, snapshot: Snapshot) -> None:
@@ -179,12 +181,12 @@ class Simulator:
             self._events.enter(time)
         for pool, calendar in snapshot.calendars.items():
             if snapshot.now < calendar.closes < inf:
-                self._events.enter(calendar.closes, partial(self._take_back, pool))
+                self._events.enter(calendar.closes, partial(self._close_training_plan, pool))
         for pool, drain in snapshot.drains.items():
             self._events.enter(max(self._now, drain.at), partial(self._drain, pool))
 
-    def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
-        while self._events and not enough():
+    def _pass_time(self, is_enough: Callable[[], bool] = lambda: False) -> None:
+        while self._events and not is_enough():
             self.moments += 1
             self._next_moment()
             self._cycle()
@@ -194,7 +196,7 @@ class Simulator:
         """Handle all events of the next step, and set the time to the time of the last event."""
         first, moment = self._events.next, self._now
         self._free.begin()
-        for time, event in self._events.until(max(moment, first + self._step(first - self._began))):
+        for time, event in self._events.until(max(moment, first + self._step(first - self._begins_at))):
             self._now = time
             event()
             moment = max(moment, time)
@@ -212,7 +214,7 @@ class Simulator:
         run, since = self._waiting.pop(name), self._free.take(slots)
         self._queues.remove(name)
         launched = self._now if since is None else max(since, run.job.submitted, self._released.get(name, 0.0))
-        self._awaited.discard(name)
+        self._unstarted.discard(name)
         run.starts.append(launched)
         run.provisioned = self._overheads.starting(run.job)
         attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, allocation=allocation)
@@ -228,7 +230,7 @@ class Simulator:
             self._carriers.add_member(attempt.allocation.carrier)
         slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
         attempt.guaranteed = self._guarantees.runtime(run.job.project, slots, attempt.preemptions)
-        ends = attempt.trains + run.job.work - run.done
+        ends = attempt.training_begins + run.job.work - run.done
         if ends < inf and not attempt.stopping:
             self._events.enter(ends, partial(self._end, attempt))
 
@@ -240,20 +242,20 @@ class Simulator:
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
         run.evictions = evictions_before(job, launched)
         attempt = SimulatedAttempt(
-            run, job.slots, launched, trains, expected=job.expected, seen=job, allocation=job.allocation
+            run, job.slots, launched, trains, expected=job.expected, original=job, allocation=job.allocation
         )
         attempt.preemptions = job.preemptions
         attempt.stopping = job.state is JobState.STOPPING
         self._add_attempt(attempt)
         if attempt.stopping:
-            run.done = self._overheads.kept(0, max(0.0, self._now - attempt.trains))
-            self._events.enter(self._now + self._stopping(attempt), partial(self._stopped, attempt))
+            run.done = self._overheads.kept(0, max(0.0, self._now - attempt.training_begins))
+            self._events.enter(self._now + self._stop_seconds(attempt), partial(self._end_stop, attempt))
 
     def _end(self, attempt: SimulatedAttempt) -> None:
         run = attempt.run
         if attempt.stopping or self._active.get(run.job.name) is not attempt:
             return
-        self._leave(attempt)
+        self._remove_attempt(attempt)
         del self._as_waiting[run.job.name]
         run.done, run.ended = run.job.work, self._now
         if run.preemptions:
@@ -272,7 +274,7 @@ class Simulator:
             self._released[name] = self._now
             self._queues.enter(job)
 
-    def _take_back(self, pool: str) -> None:
+    def _close_training_plan(self, pool: str) -> None:
         """Stop the attempts of a pool, because SageMaker takes the instances of its training plan back."""
         for name, attempt in list(self._active.items()):
             if attempt.slots.get(pool) and not attempt.stopping:
@@ -284,10 +286,10 @@ class Simulator:
             slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
             if pool in slots and not attempt.stopping:
                 preemptible = attempt.run.job.preemptible
-                if self._world.drains[pool].stops_job(self._now, preemptible=preemptible):
+                if self._constants.drains[pool].stops_job(self._now, preemptible=preemptible):
                     self._stop(name, evicted=False)
 
-    def _stopping(self, attempt: SimulatedAttempt) -> float:
+    def _stop_seconds(self, attempt: SimulatedAttempt) -> float:
         """Return the seconds from a stop until the slots or the GPU allocation of an attempt are free."""
         allocation = attempt.allocation
         alone = allocation is not None and not self._carriers.is_leaving(allocation.carrier)
@@ -300,23 +302,27 @@ class Simulator:
         """
         attempt = self._active[name]
         attempt.stopping = True
-        run, worked = attempt.run, max(0.0, self._now - attempt.trains)
+        run, worked = attempt.run, max(0.0, self._now - attempt.training_begins)
         kept = self._overheads.kept(run.done, worked)
         run.lost += run.done + worked - kept
         run.done = kept
         if run.preemptions:
-            run.restarts += min(self._now, attempt.trains) - attempt.launched
-        stopping = self._stopping(attempt)
+            run.restarts += min(self._now, attempt.training_begins) - attempt.launched
+        stopping = self._stop_seconds(attempt)
         run.restarts += stopping
         run.preemptions += 1
         if evicted:
             run.evictions.append(self._now)
-        self._events.enter(self._now + stopping, partial(self._stopped, attempt))
+        self._events.enter(self._now + stopping, partial(self._end_stop, attempt))
 
-    def _stopped(self, attempt: SimulatedAttempt) -> None:
+    def _end_stop(self, attempt: SimulatedAttempt) -> None:
         name = attempt.run.job.name
-        self._leave(attempt)
-        if attempt.seen is not None and attempt.seen.state is JobState.STOPPING and not attempt.seen.comes_back:
+        self._remove_attempt(attempt)
+        if (
+            attempt.original is not None
+            and attempt.original.state is JobState.STOPPING
+            and not attempt.original.comes_back
+        ):
             return
         self._waiting[name] = attempt.run
         before = self._as_waiting[name]
@@ -328,16 +334,16 @@ class Simulator:
         )
         self._queues.enter(self._as_waiting[name])
 
-    def _leave(self, attempt: SimulatedAttempt) -> None:
+    def _remove_attempt(self, attempt: SimulatedAttempt) -> None:
         """Free the slots or the GPU allocation of an attempt that has ended."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
         del self._active[job.name]
-        attempt.run.trained.append((attempt.trains, self._now))
+        attempt.run.training_periods.append((attempt.training_begins, self._now))
         if attempt.allocation is not None:
             self._carriers.remove_member(attempt.allocation.carrier, self._now)
         if self._ledger:
-            self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
+            self._ledger.enter(job.project, job.owner, attempt.slots, attempt.training_begins, self._now)
 
     def _end_timer(self) -> None:
         self._next_timer = None
@@ -374,14 +380,14 @@ class Simulator:
 
     def _cycle(self) -> None:
         for _ in range(self._cycles):
-            if not self._waiting and not self._carriers.empty_until():
+            if not self._waiting and not self._carriers.times_to_close():
                 return
             decided = plan(self._snapshot(), explained=False)
-            if self._step is not no_step:
-                self._free.idle_before(self._free_slots())
+            if self._step is not without_steps:
+                self._free.record_idle(self._free_slots())
             if not self._carry_out(decided):
                 break
-            if self._step is not no_step and not self._cut:
+            if self._step is not without_steps and not self._cut:
                 break  # the plan of the next moment takes the consequences into account
         self._enter_next_timer()
 
@@ -404,7 +410,7 @@ class Simulator:
 
     def _free_slots(self) -> dict[str, int]:
         held = (attempt.slots for attempt in self._active.values())
-        return free_slots(self._world, self._now, chain(held, self._carriers.held()))
+        return free_slots(self._constants, self._now, chain(held, self._carriers.held()))
 
     def _enter_next_timer(self) -> None:
         """Enter the next timer: an event that only makes another plan.
@@ -413,7 +419,7 @@ class Simulator:
         use changes shares. With aging, a timer is due each minute.
         """
         settings, now = self._policy.settings, self._now
-        times = self._carriers.empty_until()
+        times = self._carriers.times_to_close()
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
         times += guarantee_ends(self._active.values())
@@ -441,18 +447,18 @@ class Simulator:
         The runtimes are seconds from the next start to the end; for an active job, from the start of its attempt.
         """
         runs = [(run, 0.0) for run in self._waiting.values()]
-        runs += [(it.run, max(0.0, self._now - it.trains)) for it in self._active.values()]
+        runs += [(it.run, max(0.0, self._now - it.training_begins)) for it in self._active.values()]
         return self._knowledge.likely(runs, count)
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no events are left."""
         return not self._events
 
     @property
-    def awaited(self) -> int:
+    def unstarted(self) -> int:
         """The number of waiting jobs of the snapshot that have not started yet."""
-        return len(self._awaited)
+        return len(self._unstarted)
 
     @property
     def now(self) -> float:
@@ -461,27 +467,29 @@ class Simulator:
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
         return replace(
-            self._world,
+            self._constants,
             now=self._now,
             active=tuple(self._as_active(attempt) for attempt in self._active.values()),
-            waiting=tuple(map(self._as_waiting.__getitem__, self._waiting) if whole else self._windowed()),
+            waiting=tuple(map(self._as_waiting.__getitem__, self._waiting) if whole else self._jobs_read_by_cycle()),
             reserved=self._reserved,
             carriers=self._carriers.all,
             past_use=self._ledger.past_use(self._now) if self._ledger else {},
         )
 
-    def _windowed(self) -> Iterable[WaitingJob]:
+    def _jobs_read_by_cycle(self) -> Iterable[WaitingJob]:
         """Return the jobs that a cycle would read: the first jobs of each waiting queue, by priority and submission."""
         enough = self._policy.settings.window
         # No more jobs can start than there are free slots, unless jobs share instances.
-        if self._step is not no_step and not self._ledger and not self._shared:
-            enough = min(enough, max(FEW, sum(max(0, slots) for slots in self._free_slots().values())))
+        if self._step is not without_steps and not self._ledger and not self._shared:
+            enough = min(enough, max(FEWEST_READ, sum(max(0, slots) for slots in self._free_slots().values())))
         read, self._cut = self._queues.read(self._now, enough)
         return read
 
     def _as_active(self, attempt: SimulatedAttempt) -> ActiveJob:
-        worked = self._now - attempt.trains
+        worked = self._now - attempt.training_begins
         if attempt.expected is not None and attempt.launched + attempt.expected <= self._now:
             attempt.expected = self._knowledge.expected(attempt.run, worked, attempt.expected)
         kept = self._overheads.kept(0, worked) if worked > 0 else 0
-        return attempt.as_active(attempt.trains + kept if kept else None, at_first=self._now == self._began)
+        return attempt.as_active(
+            attempt.training_begins + kept if kept else None, at_first=self._now == self._begins_at
+        )

@@ -112,7 +112,7 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
     if not jobs:
         raise TraceError(f"{path} has no jobs")
     if ATTEMPT in (rows.fieldnames or ()):
-        jobs = _joined(jobs)
+        jobs = _jobs_of_attempts(jobs)
     names = Counter(job.name for job in jobs)
     name, times = names.most_common(1)[0]
     if times > 1:
@@ -120,7 +120,7 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
     return sorted(jobs, key=lambda job: job.submitted)
 
 
-def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
+def _jobs_of_attempts(attempts: Iterable[TraceJob]) -> list[TraceJob]:
     """Return one job for the attempts of each submission.
 
     If a name was submitted at several times, each submission is a job, and the later jobs get a number in their names.
@@ -153,13 +153,13 @@ def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
         user=row.get("user") or "",
         priority=None if priority is None else int(priority),
         max_runtime=longest,
-        interactive=_truth(row, "interactive", where),
+        interactive=_boolean(row, "interactive", where),
         instances=int(_number(row, "instances", where)) if row.get("instances") else 0,
         pool=row.get("pool") or "",
     )
 
 
-def _truth(row: Mapping[str, str | None], column: str, where: str) -> bool:
+def _boolean(row: Mapping[str, str | None], column: str, where: str) -> bool:
     word = (row.get(column) or "false").strip().lower()
     if word not in ("true", "false", "1", "0"):
         raise TraceError(f"{where}: {column} must be true or false, not {word!r}")
@@ -181,7 +181,7 @@ def _number(row: Mapping[str, str | None], column: str, where: str, least: float
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TraceConversion:
     """The rules by which the rows of a trace become jobs."""
 
     gpus_per_instance: int = 8
@@ -197,7 +197,7 @@ class Reading:
 
         :raises TraceError: a group has no project.
         """
-        draw = Random(self.seed)  # noqa: S311  (no secret: the same seed repeats a simulation)
+        random = Random(self.seed)  # noqa: S311  (no secret: the same seed repeats a simulation)
         projects = {project.name: project for project in policy.projects}
         only = policy.projects[0].name if len(projects) == 1 else None
         trace = list(trace)
@@ -211,18 +211,18 @@ class Reading:
         jobs = []
         for row in trace:
             name = row.group if row.group in projects or only is None else only
-            open_to_it = projects[name].pools_for(interactive=row.interactive) or pools
-            alike = tuple(pool for pool in open_to_it if row.pool in types and types[pool] == types[row.pool])
-            open_to_it = alike or open_to_it
-            most = 0 if row.interactive else max((shared.get(pool, 0) for pool in open_to_it), default=0)
-            gpus = self._gpus(row, most)
-            size = self.instances(row), open_to_it
+            usable_pools = projects[name].pools_for(interactive=row.interactive) or pools
+            same_type = tuple(pool for pool in usable_pools if row.pool in types and types[pool] == types[row.pool])
+            usable_pools = same_type or usable_pools
+            largest_shared = 0 if row.interactive else max((shared.get(pool, 0) for pool in usable_pools), default=0)
+            gpus = self._gpus(row, largest_shared)
+            size = self.instances(row), usable_pools
             demand = demands.setdefault(size, tuple({pool: size[0]} for pool in size[1]))
             jobs.append(
                 SimulatedJob(
                     name=row.name,
                     project=name,
-                    priority=self._priority(row, draw),
+                    priority=self._priority(row, random),
                     demand=demand,
                     submitted=row.submitted,
                     work=self.work(row),
@@ -233,7 +233,7 @@ class Reading:
                     traits=traits_of(row, name),
                     gpus=gpus,
                     kind="" if gpus is None or projects[name].owners_share else row.user,
-                    uses=row.gpus,
+                    needed_gpus=row.gpus,
                     part=1 if gpus is None else gpus / WHOLE / self.gpus_per_instance,
                 )
             )

@@ -23,7 +23,7 @@ class SimulatedJob:
     traits: JobTraits = JobTraits()  # properties for the prediction of the runtime
     gpus: int | None = None  # for a member: the needed GPUs of one instance, in tenths
     kind: str = ""  # only members of the same kind share an instance
-    uses: float = 0  # GPUs that the job really needs, which may be fewer than its instances have; 0: unknown
+    needed_gpus: float = 0  # GPUs that the job really needs, which may be fewer than its instances have; 0: unknown
     max_preemptions: int | None = None  # the job's own limit on its preemptions
     part: float = 1  # part of each instance that the job needs
     group: str | None = None  # name that the owner gave to a group of jobs in the project

@@ -12,7 +12,7 @@ from typing import Any
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job, epoch
-from job_queue.domain.policy import AppliedPolicy, alternatives, placed
+from job_queue.domain.policy import AppliedPolicy, alternatives, request_for_slots
 from job_queue.domain.requests.scheduling_tags import accepted_sizes
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import REMEDIES, Policy, WaitReason, plan
@@ -116,7 +116,7 @@ def _in_its_pools(
     for slots in alternatives(job, policy):
         if not slots.keys() <= pools:
             continue
-        in_pool = placed(request, replace(job, slots=slots), policy)
+        in_pool = request_for_slots(request, replace(job, slots=slots), policy)
         for issue in [*against_sagemaker(in_pool), *chain.from_iterable(rule(in_pool) for rule in PARALLELISM_RULES)]:
             if issue.message not in known:
                 what = f"In the pool {' and '.join(sorted(slots))}, as the policy has it, {issue.message}"

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from job_queue.scheduler import GpuAllocation, Row
+from job_queue.scheduler import FreeGpus, GpuAllocation
 from tests.carrier_agent.carrier import Carrier
 from tests.waiting import until
 
@@ -30,13 +30,13 @@ def test_nobody_sees_a_gpu_beyond_its_part(carrier: Carrier, tmp_path: Path, see
     random, book = Random(seed), tmp_path / "book"
     left = [(f"m{number}-qstamp-1", random.choice((3, 5, 10, 10, 20, 40))) for number in range(MEMBERS)]
     active: dict[str, GpuAllocation] = {}
-    row = Row(8)
+    row = FreeGpus(8)
     ended: Counter[str] = Counter()
     while left or active:
         for name, size in list(left):
-            if (gpus := row.place(size)) is not None:
+            if (gpus := row.find_gpus(size)) is not None:
                 allocation = GpuAllocation("c", gpus, min(size, 10))
-                row.take(allocation)
+                row.add(allocation)
                 active[name] = allocation
                 left.remove((name, size))
                 seconds = random.choice((0, 0.1, 0.3))
@@ -50,7 +50,7 @@ def test_nobody_sees_a_gpu_beyond_its_part(carrier: Carrier, tmp_path: Path, see
             report = carrier.report(name)
             assert report is not None
             assert report["status"] in ("Completed", "Stopped"), report
-            row.leave(active.pop(name))
+            row.remove(active.pop(name))
     assert len(ended) == MEMBERS
     assert set(ended.values()) == {1}
     check(book)

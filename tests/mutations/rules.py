@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "highest priority first",
         "ordering.py",
-        "return (last, -job.priority - raised, owner_use, cold, sort_time(job, settings), job.name)",
-        "return (last, -raised, owner_use, cold, sort_time(job, settings), job.name)",
+        "return (comes_last, -job.priority - age_bonus, owner_use, is_not_warm, sort_time(job, settings), job.name)",
+        "return (comes_last, -age_bonus, owner_use, is_not_warm, sort_time(job, settings), job.name)",
     ),
     Mutation("aging raises the place", "ordering.py", "if settings.aging else 0", "if False else 0"),
     Mutation(
@@ -81,13 +81,13 @@ MUTATIONS = (
     Mutation(
         "first phase within entitlement",
         "admission.py",
-        "        if self._first:\n            in_project_entitlement",
+        "        if self._is_first_phase:\n            in_project_entitlement",
         "        if False:\n            in_project_entitlement",
     ),
     Mutation(
         "nobody preempts past a higher priority",
         "admission.py",
-        "if self._first and self._passed_over.get(candidate.job.project, rank) > rank:",
+        "if self._is_first_phase and self._passed_over.get(candidate.job.project, rank) > rank:",
         "if False:",
     ),
     Mutation(
@@ -161,7 +161,7 @@ MUTATIONS = (
     Mutation(
         "a patient job that starts closes no carrier",
         "carriers/shared_plan.py",
-        "if self._join_after(decided):",
+        "if self._join_reopened_carriers(decided):",
         "if False:",
     ),
     Mutation(
@@ -179,8 +179,8 @@ MUTATIONS = (
     Mutation(
         "preemptions lower no guaranteed runtime",
         "victims.py",
-        "return max(self._min_runtime(project, slots), self._after(preemptions))",
-        "return self._after(preemptions) or self._min_runtime(project, slots)",
+        "return max(self._min_runtime(project, slots), self._runtime_after(preemptions))",
+        "return self._runtime_after(preemptions) or self._min_runtime(project, slots)",
     ),
     Mutation(
         "a carrier is guaranteed the runtime of its members",
@@ -265,19 +265,19 @@ MUTATIONS = (
     Mutation(
         "the victim's side must be above its entitlement",
         "preemption.py",
-        "return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)",
+        "return search.projected(rival, pool) > rival.entitlement[pool] or self._is_quota_claim(project, pool)",
         "return True",
     ),
     Mutation(
         "for its quota it takes from above quota",
         "preemption.py",
-        "return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)",
-        "return search.projected(side, pool) > side.entitlement[pool]",
+        "return search.projected(rival, pool) > rival.entitlement[pool] or self._is_quota_claim(project, pool)",
+        "return search.projected(rival, pool) > rival.entitlement[pool]",
     ),
     Mutation(
         "for its quota it stays within its quota",
         "preemption.py",
-        "            self._search.tighten_bound(mine, pool, mine.quota.get(pool, 0))",
+        "            self._search.tighten_bound(claimant_node, pool, claimant_node.quota.get(pool, 0))",
         "            pass",
     ),
     Mutation(
@@ -289,7 +289,7 @@ MUTATIONS = (
     Mutation(
         "a victim must be fair game in each pool",
         "preemption.py",
-        "if victim not in self._search.chosen and self._may_lose_others(victim, pool):",
+        "if victim not in self._search.chosen and self._may_lose_other_pools(victim, pool):",
         "if victim not in self._search.chosen:",
     ),
     Mutation(
@@ -407,7 +407,7 @@ MUTATIONS = (
     Mutation(
         "reserved slots are not free",
         "plan_state.py",
-        "left = free - max(0, self._reserved[pool] - taken - victims) - windows",
+        "left = free - max(0, self._reserved[pool] - transferred - victims) - windows",
         "left = free - windows",
     ),
     Mutation(
@@ -425,7 +425,7 @@ MUTATIONS = (
     Mutation(
         "nothing is kept for a start that nobody can tell",
         "backfill.py",
-        "if self._predicted and window.starts == NEVER:",
+        "if self._predicted and window.earliest_start == NEVER:",
         "if False:",
     ),
     Mutation(
@@ -449,14 +449,14 @@ MUTATIONS = (
     Mutation(
         "who ends in time may pass",
         "backfill.py",
-        "if name != candidate.name and ends > window.starts and in_the_way:",
+        "if name != candidate.name and ends > window.earliest_start and in_the_way:",
         "if name != candidate.name and in_the_way:",
     ),
     Mutation(
         "who is not in the way may pass",
         "backfill.py",
-        "if name != candidate.name and ends > window.starts and in_the_way:",
-        "if name != candidate.name and ends > window.starts:",
+        "if name != candidate.name and ends > window.earliest_start and in_the_way:",
+        "if name != candidate.name and ends > window.earliest_start:",
     ),
     Mutation(
         "who passes may be in the way of the next",
@@ -494,8 +494,8 @@ MUTATIONS = (
     Mutation(
         "among equals who fits warm instances goes first",
         "ordering.py",
-        "cold = not (isinstance(job, WaitingJob) and job.warm)",
-        "cold = True",
+        "is_not_warm = not (isinstance(job, WaitingJob) and job.warm)",
+        "is_not_warm = True",
     ),
     Mutation(
         "among equals who has done the least work leaves",
@@ -507,8 +507,8 @@ MUTATIONS = (
     Mutation(
         "interactive jobs come first",
         "ordering.py",
-        "last = not (first and job.interactive)",
-        "last = True",
+        "comes_last = not (interactive_first and job.interactive)",
+        "comes_last = True",
     ),
     Mutation(
         "an interactive job preempts training jobs of any priority",
@@ -538,8 +538,8 @@ MUTATIONS = (
     Mutation(
         "whose owner has held less goes first",
         "ordering.py",
-        "self._owner_use.get(job.name, 0.0), first",
-        "0.0, first",
+        "owner_use = self._owner_use.get(job.name, 0.0)\n        return",
+        "owner_use = 0.0\n        return",
     ),
     # Groups and dependencies
     Mutation(
@@ -569,8 +569,8 @@ MUTATIONS = (
     Mutation(
         "slots that are set aside take a place",
         "plan_state.py",
-        "self.groups.enter(candidate)\n            self._note_priority",
-        "self._note_priority",
+        "self.groups.enter(candidate)\n            self._note_rank",
+        "self._note_rank",
     ),
     Mutation(
         "nobody starts before its dependencies have ended", "candidates.py", "    if job.after:\n", "    if False:\n"

@@ -331,7 +331,7 @@ class Actors:
             if record is None or not may_hang(record.job):
                 return
             now, requeue = sandbox.clock(), record.job.hangs < MOST_HANGS
-            transition = state_machine.hang(record.job, now - 60, now, requeue=requeue)
+            transition = state_machine.record_hang(record.job, now - 60, now, requeue=requeue)
             with suppress(Refused):
                 sandbox.repository.apply(replace(transition, record=record), now)
 

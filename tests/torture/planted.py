@@ -19,12 +19,12 @@ from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.carrier_agent.mailbox import LARGEST, Mailbox, verified
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
-from job_queue.controller.reconciler import Comparison, Reconciler, _Reads
+from job_queue.controller.reconciler import Comparison, Reconciler, _LogReads
 from job_queue.domain import cluster_state, policy, state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.failures.classes import DEFAULT_ACTIONS, FailureAction, FailureClass
-from job_queue.domain.fleet.warm_pools import Claims, Placement
+from job_queue.domain.fleet.warm_pools import Placement, WarmPoolClaims
 from job_queue.domain.job import Job, JobRecord, LaunchCall, iso
 from job_queue.domain.launching.proof import is_ended_attempt, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
@@ -317,14 +317,14 @@ def _refusal_fails_what_ran_before() -> list[Slip]:
 
 
 def _refused_launch_asks_again_at_once() -> list[Slip]:
-    return [("job_queue.domain.state_machine.ASK_AGAIN_SECONDS", 0)]
+    return [("job_queue.domain.state_machine.RETRY_SECONDS", 0)]
 
 
 def _warm_pools_count_as_free() -> list[Slip]:
-    def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
+    def place(cluster: ClusterState, decided: Plan, claims: WarmPoolClaims) -> Placement:
         return Placement(decided, claims.reused)
 
-    return [("job_queue.controller.cycle.place", place)]
+    return [("job_queue.controller.cycle.place_starts", place)]
 
 
 def _warm_pool_not_released() -> list[Slip]:
@@ -366,14 +366,14 @@ def _unseen_job_counts_as_ended() -> list[Slip]:
 
 def _size_asked_for() -> list[Slip]:
     """A job that accepts several sizes is launched with the first, whatever it holds."""
-    placed = policy.placed
+    request_for_slots = policy.request_for_slots
 
     def placed_in_full(request: TrainingRequest, job: Job, *args: Any) -> dict[str, Any]:
-        sent = placed(request, job, *args)
+        sent = request_for_slots(request, job, *args)
         count = {"InstanceCount": job.sizes[0]} if job.sizes else {}
         return {**sent, "ResourceConfig": {**sent["ResourceConfig"], **count}}
 
-    return [("job_queue.controller.launcher.placed", placed_in_full)]
+    return [("job_queue.controller.launcher.request_for_slots", placed_in_full)]
 
 
 def _allocation_freed_at_stop_request() -> list[Slip]:
@@ -381,7 +381,7 @@ def _allocation_freed_at_stop_request() -> list[Slip]:
     allocation = Packing.allocate
 
     def hasty(self: Packing, *args: Any, **named: Any) -> bool:
-        self._free = self._soon
+        self._free = self._soon_free
         return allocation(self, *args, **named)
 
     return [("job_queue.scheduler.carriers.packing.Packing.allocate", hasty)]
@@ -389,12 +389,12 @@ def _allocation_freed_at_stop_request() -> list[Slip]:
 
 def _report_unheard() -> list[Slip]:
     """Nobody looks for reports of which no event told."""
-    return [("job_queue.controller.carriers.Carriers.listen", lambda self, enough_time: False)]
+    return [("job_queue.controller.carriers.Carriers.check_mailboxes", lambda self, enough_time: False)]
 
 
 def _lost_carrier_ignored() -> list[Slip]:
     """Members whose carrier has ended are taken for running on."""
-    return [("job_queue.controller.carriers.Carriers._end_of", lambda self, job: None)]
+    return [("job_queue.controller.carriers.Carriers._end_orphan", lambda self, job: None)]
 
 
 def _report_by_anybody() -> list[Slip]:
@@ -477,7 +477,7 @@ def _owner_limit_of_active_jobs_alone() -> list[Slip]:
 
 def _lease_kept_after_an_error() -> list[Slip]:
     """A read that fails beside the acquisition leaves the lease taken."""
-    return [("job_queue.controller.opening.Opening._give_back", lambda self: None)]
+    return [("job_queue.controller.opening.CycleOpener._give_back", lambda self: None)]
 
 
 def _throttled_counts_as_written() -> list[Slip]:
@@ -596,7 +596,7 @@ def _failure_class_not_recorded() -> list[Slip]:
 
 def _log_read_in_a_cycle() -> list[Slip]:
     """A cycle that records the end of a failed attempt reads its log."""
-    return [("job_queue.controller.reconciler._Reads", lambda left: _Reads(max(left, 1)))]
+    return [("job_queue.controller.reconciler._LogReads", lambda remaining: _LogReads(max(remaining, 1)))]
 
 
 def _instances_not_checked() -> list[Slip]:
@@ -606,7 +606,7 @@ def _instances_not_checked() -> list[Slip]:
 
 def _failed_instances_kept() -> list[Slip]:
     """The instances of a hardware failure stay warm, and the next attempt starts on them."""
-    return [("job_queue.controller.reconciler.Reconciler._released", lambda self, name, warm: warm)]
+    return [("job_queue.controller.reconciler.Reconciler._release_instances", lambda self, name, warm: warm)]
 
 
 def _late_report_turns_back() -> list[Slip]:
@@ -629,7 +629,7 @@ def _stage_by_name() -> list[Slip]:
         if record is not None and reported.modified is not None:
             transition = self._progressed(record.job, reported.secondary, reported.modified)
             if transition is not None:
-                self._note(transition)
+                self._record_unless_changed(transition)
 
     return [("job_queue.controller.reconciler.Reconciler._note_stage", note)]
 
@@ -670,7 +670,7 @@ def _external_in_the_wrong_region() -> list[Slip]:
 
 def _silence_not_noted() -> list[Slip]:
     """A region that does not respond to a comparison counts like any other one."""
-    return [("job_queue.controller.reconciler.at_silent_site", lambda *_: ())]
+    return [("job_queue.controller.reconciler.backoffs_of_silent_site", lambda *_: ())]
 
 
 def _folder_with_two_names() -> list[Slip]:

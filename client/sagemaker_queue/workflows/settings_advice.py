@@ -16,7 +16,7 @@ from sagemaker_queue.errors import InvalidDocument, InvalidOption
 from sagemaker_queue.workflows.history_csv import write_history_csv
 
 if TYPE_CHECKING:
-    from job_queue.simulation.experiments.advice import SettingsAdvice, Show
+    from job_queue.simulation.experiments.advice import SettingsAdvice, ShowProgress
     from job_queue.simulation.trace import TraceJob
     from sagemaker_queue.queue.client import QueueClient
 
@@ -60,7 +60,7 @@ def advise(
     policy: Mapping[str, Any],
     trace: list[TraceJob],
     minutes: float,
-    show: Show,
+    show: ShowProgress,
     *,
     renamed: tuple[tuple[str, str], ...] = (),
     excluded: tuple[str, ...] = (),

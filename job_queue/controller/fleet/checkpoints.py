@@ -37,16 +37,16 @@ class CheckpointTimes(ControllerPart):
         jobs = checkpoints_to_look_up(list(cluster.active.values()), evicted, known, self._clock())
         if not jobs:
             return None
-        seen = self._parallel([partial(self._look, job, cluster.applied.policy) for job in jobs])
-        still = {name: checkpoint for name, checkpoint in known.items() if name in cluster.active}
-        checkpoints = still | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
+        seen = self._parallel([partial(self._look_up_job, job, cluster.applied.policy) for job in jobs])
+        of_active_jobs = {name: checkpoint for name, checkpoint in known.items() if name in cluster.active}
+        checkpoints = of_active_jobs | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
         try:
             self._repository.note_checkpoints(checkpoints)
         except Unavailable as error:  # the checkpoints count in this cycle; the next cycle looks them up again
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
-    def _look(self, job: Job, policy: Policy) -> KnownCheckpoint:
+    def _look_up_job(self, job: Job, policy: Policy) -> KnownCheckpoint:
         at = None
         try:
             record = self._repository.record(job.name)

@@ -11,7 +11,7 @@ from job_queue.domain.fleet.sites import Site, key_of
 MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
 
 
-def survey(
+def walk_list(
     training_jobs: TrainingJobList,
     listing: ListingProgress,
     now: float,
@@ -27,29 +27,29 @@ def survey(
     :raises Unavailable: SageMaker did not return a page of the first part.
     """
     walk = Walk(listing, int(now), site)
-    left = MOST_PAGES
+    pages_left = MOST_PAGES
     for page in training_jobs.newest_first():
-        left -= 1
-        _enter(walk, page, sweep=False)
-        if page and page[-1].created < listing.bottom:
+        pages_left -= 1
+        _add_page(walk, page, sweep=False)
+        if page and page[-1].created < listing.known_from:
             break
-        if not left or not may_go_on():
+        if not pages_left or not may_go_on():
             walk.newest_down_to = page[-1].created if page else now
             return walk
-    if listing.sweeps and left and may_go_on():
-        _sweep(training_jobs, walk, left, may_go_on)
+    if listing.is_sweeping and pages_left and may_go_on():
+        _sweep(training_jobs, walk, pages_left, may_go_on)
     return walk
 
 
-def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int, may_go_on: Callable[[], bool]) -> None:
+def _sweep(training_jobs: TrainingJobList, walk: Walk, pages_left: int, may_go_on: Callable[[], bool]) -> None:
     floor = walk.listing.floor
     try:
         for page in training_jobs.newest_first(before=walk.listing.since):
-            left -= 1
-            _enter(walk, page, sweep=True)
+            pages_left -= 1
+            _add_page(walk, page, sweep=True)
             if page:
                 walk.swept_down_to = page[-1].created
-            if not left or not may_go_on() or (page and page[-1].created < floor):
+            if not pages_left or not may_go_on() or (page and page[-1].created < floor):
                 return
     except Unavailable as error:
         log.warning("sweep interrupted", why=error.message)  # the next walk continues here
@@ -57,10 +57,10 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int, may_go_on: Cal
         walk.swept_down_to = floor - 1  # the list has no older training job
 
 
-def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
+def _add_page(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
     for job in page:
         key = key_of(job.name, walk.site)
         if job.alive or job.warm:
-            walk.found(key, job.created, alive=job.alive, sweep=sweep)
+            walk.add(key, job.created, alive=job.alive, sweep=sweep)
         if job.alive and job.modified is not None:
             walk.stages[key] = job.secondary, job.modified

@@ -23,29 +23,29 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Describe each training plan of the policy that was not described in the last `ASK_SECONDS`."""
+        """Describe each training plan of the policy that was not described in the last `DESCRIBE_SECONDS`."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
-            self._ask(arn, metadata.training_plans.get(arn))
+            self._describe(arn, metadata.training_plans.get(arn))
 
-    def learn_new(self, cluster: ClusterState) -> bool:
+    def describe_new(self, cluster: ClusterState) -> bool:
         """Describe the training plans that were never described. Return whether this has changed the metadata."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
-            self._ask(arn, None)
+            self._describe(arn, None)
         return bool(new)
 
-    def _ask(self, arn: str, known: KnownPlan | None) -> None:
+    def _describe(self, arn: str, known: KnownPlan | None) -> None:
         parts = known.parts if known else None
         try:
             policy = self._policies.of(self._repository.policy()).policy
             site = next((site_of_pool(pool) for pool in policy.pools if pool.training_plan == arn), None)
-            parts = self._training.at(site).plan_parts(arn, partial(self._in_use, arn))
+            parts = self._training.at(site).plan_parts(arn, partial(self._count_instances_in_use, arn))
         except Unavailable as error:  # the parts that were read last count
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
 
-    def _in_use(self, arn: str) -> int:
+    def _count_instances_in_use(self, arn: str) -> int:
         """Count the instances of a plan that accepted attempts and external jobs use. Orphans are not counted."""
         policy = self._policies.of(self._repository.policy()).policy
         pools = {pool.name for pool in policy.pools if pool.training_plan == arn}

@@ -11,7 +11,7 @@ from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.state_machine import JobTransition
 
 
-def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[JobTransition]:
+def with_keep_warm(starts: Iterable[JobTransition], placement: Placement) -> list[JobTransition]:
     """Return the starts, each with the seconds for which its instances are kept warm after its end.
 
     The instances of a job whose launch was refused are not kept warm, because the account may have no quota for warm
@@ -28,7 +28,7 @@ def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[Job
 class WarmPools(ControllerPart):
     """The use and release of warm pools. Recording warm pools needs no lease, as they take no further slots."""
 
-    def take(self, placement: Placement, launched: Iterable[Job]) -> None:
+    def stop_counting(self, placement: Placement, launched: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs were launched.
 
         Until SageMaker has accepted a launch, its warm pool counts beside the job: the launch may be refused, or the

@@ -85,7 +85,7 @@ class Dependencies(ControllerPart):
         records = dict(zip(looked_up, found, strict=True))
         for it in unseen:
             if it.job in records and not _is_alive(it, records[it.job]):
-                ends[it] = _end(it, records[it.job])
+                ends[it] = _final_state(it, records[it.job])
         return ends
 
 
@@ -93,13 +93,13 @@ class Lookups:
     """The choice of records to look up. The look-ups are shared fairly between the owners of dependents."""
 
     def __init__(self) -> None:
-        self._of_names: dict[str, int] = {}  # name -> number of its last look-up
-        self._of_owners: dict[str, int] = {}
+        self._last_by_name: dict[str, int] = {}  # name -> number of its last look-up
+        self._last_by_owner: dict[str, int] = {}
         self._count = 0
 
     def forget(self, name: str) -> None:
         """Forget the last look-up of a live job, so that the job is looked up early after it has left the state."""
-        self._of_names.pop(name, None)
+        self._last_by_name.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
         """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
@@ -110,14 +110,14 @@ class Lookups:
         :param names: owner of dependents -> names of their dependencies.
         """
         minute = int(now / 60)
-        places: list[tuple[int, int, int, str, str]] = []
+        entries: list[tuple[int, int, int, str, str]] = []
         for owner, wanted in names.items():
             queue = _rotated(sorted(wanted), minute * MOST_LOOKED_UP)
-            queue.sort(key=lambda name: self._of_names.get(name, 0))
-            served = self._of_owners.get(owner, 0)
-            places += [(turn, served, len(queue), owner, name) for turn, name in enumerate(queue)]
+            queue.sort(key=lambda name: self._last_by_name.get(name, 0))
+            served = self._last_by_owner.get(owner, 0)
+            entries += [(turn, served, len(queue), owner, name) for turn, name in enumerate(queue)]
         chosen: dict[str, None] = {}
-        for *_, owner, name in sorted(places):
+        for *_, owner, name in sorted(entries):
             if len(chosen) == MOST_LOOKED_UP:
                 break
             if name not in chosen:
@@ -127,7 +127,7 @@ class Lookups:
 
     def _note(self, owner: str, name: str) -> None:
         self._count += 1
-        for numbers, key in ((self._of_owners, owner), (self._of_names, name)):
+        for numbers, key in ((self._last_by_owner, owner), (self._last_by_name, name)):
             numbers.pop(key, None)  # keeps the mapping in the order of the look-ups, oldest first
             numbers[key] = self._count
             for oldest in list(islice(numbers, max(0, len(numbers) - MOST_REMEMBERED))):
@@ -149,6 +149,6 @@ def _is_alive(dependency: Dependency, record: JobRecord | None) -> bool:
     return record is not None and record.job.submission == dependency.submission and not record.job.state.finished
 
 
-def _end(dependency: Dependency, record: JobRecord | None) -> JobState | None:
+def _final_state(dependency: Dependency, record: JobRecord | None) -> JobState | None:
     """Return the final state of a dependency, or None if its record is gone or belongs to another submission."""
     return record.job.state if record is not None and record.job.submission == dependency.submission else None

@@ -36,7 +36,7 @@ from job_queue.scheduler import (
 
 PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget or a training plan
 _CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
-GROUP_KEPT = 1  # jobs of a full group, or of an owner at the interactive limit, that stay in the window
+KEPT_OF_FULL_GROUP = 1  # jobs of a full group, or of an owner at the interactive limit, that stay in the window
 
 
 class Parking(ControllerPart):
@@ -46,20 +46,20 @@ class Parking(ControllerPart):
         super().__init__(backend)
         self._dependencies = dependencies
 
-    def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> tuple[bool, list[float]]:
+    def park_and_forget(self, lease: Lease, cluster: ClusterState, decided: Plan) -> tuple[bool, list[float]]:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
         Return whether the next cycle will read other jobs than this cycle, and the near times at which parked jobs may
         start (`not_before`).
         """
-        self._forget(cluster)
+        self._forget_unused(cluster)
         if not cluster.cut:
             return False, []
         now = self._clock()
-        ends, soon = self._due(cluster, now)
-        transitions = [*ends, *to_park(cluster, decided, now)]
+        returns, near_starts = self._returns_of_parked(cluster, now)
+        transitions = [*returns, *parking_transitions(cluster, decided, now)]
         changed = {transition.old.name: transition for transition in transitions}
-        done = False
+        has_parked = False
         for part in transactions(changed.values()) if changed else ():
             try:
                 self._repository.commit(lease, part, now)
@@ -68,10 +68,10 @@ class Parking(ControllerPart):
             except (Refused, Unavailable) as error:
                 log.info("not parked", jobs=[transition.old.name for transition in part], why=repr(error))
                 continue
-            done = True
-        return done, soon
+            has_parked = True
+        return has_parked, near_starts
 
-    def _forget(self, cluster: ClusterState) -> None:
+    def _forget_unused(self, cluster: ClusterState) -> None:
         """Forget unused waiting queues and backoffs that are long over.
 
         A waiting queue is unused if it is empty, no job was added for long, and no active job can return to it.
@@ -85,7 +85,7 @@ class Parking(ControllerPart):
             if backoff.is_forgotten(now):
                 self._repository.end_capacity_backoff(backoff)
 
-    def _due(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
+    def _returns_of_parked(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
         """Return transitions that end parking, those of parked dependents and late jobs, and the times of near starts.
 
         The times are those within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is read from
@@ -98,14 +98,18 @@ class Parking(ControllerPart):
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
         later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
         early = next_of_groups(cluster, later, now)
-        let_go = self._dependencies.transitions(later, cluster)
-        late = late_transitions(later, cluster, now)
+        released_dependents = self._dependencies.transitions(later, cluster)
+        of_late_jobs = late_transitions(later, cluster, now)
         soon = [
             float(job.parked)
             for job in later
             if job.parked is not None and job.parked <= now + SOON_SECONDS and job.parked_for == WaitReason.NOT_BEFORE
         ]
-        return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go, *late], soon
+        return [
+            *(state_machine.park(job, None, now) for job in [*due, *early]),
+            *released_dependents,
+            *of_late_jobs,
+        ], soon
 
 
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
@@ -121,18 +125,18 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
         if not job.held and (job.backoff_until is None or job.backoff_until <= now)
     ]
     limits = group_limits([*active, *ready])
-    in_view = Counter(map(group_of, [*active, *(job for job in ready if job.parked is None)]))
+    counts = Counter(map(group_of, [*active, *(job for job in ready if job.parked is None)]))
     for job in parked:
         group = group_of(job)
         if job.parked_for != WaitReason.GROUP_LIMIT or group is None:
             continue
         limit = min(limits.get(group, inf), inf if job.max_parallel is None else job.max_parallel)
-        if in_view[group] < limit + GROUP_KEPT:
-            in_view[group] += 1
+        if counts[group] < limit + KEPT_OF_FULL_GROUP:
+            counts[group] += 1
             yield job
 
 
-def to_park(cluster: ClusterState, decided: Plan, now: float) -> list[JobTransition]:
+def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> list[JobTransition]:
     """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window.
 
     A job with a reservation is not parked: the next plan would not see the job, and give its slots to other jobs.
@@ -145,19 +149,19 @@ def to_park(cluster: ClusterState, decided: Plan, now: float) -> list[JobTransit
             continue
         if hold.reason is WaitReason.GROUP_LIMIT:
             kept[group_of(job)] += 1
-            if kept[group_of(job)] <= GROUP_KEPT:
+            if kept[group_of(job)] <= KEPT_OF_FULL_GROUP:
                 continue
         if hold.reason is WaitReason.OWNER_LIMIT:
             kept[job.owner] += 1
-            if kept[job.owner] <= GROUP_KEPT:
+            if kept[job.owner] <= KEPT_OF_FULL_GROUP:
                 continue
-        until = _until(job, hold, cluster, now)
+        until = _parked_until(job, hold, cluster, now)
         if until is not None:
             useless[job.name] = until, hold.reason
     return [state_machine.park(cluster.waiting[name], until, now, reason) for name, (until, reason) in useless.items()]
 
 
-def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
+def _parked_until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason in (WaitReason.HELD_BY_USER, WaitReason.NOT_BEFORE):
         return FOR_EVER if hold.reason is WaitReason.HELD_BY_USER else job.not_before
     if hold.reason in _CANNOT_START or (hold.reason is WaitReason.DRAINED and _is_drained_later(job, cluster, now)):

@@ -10,7 +10,7 @@ import re
 _SEPARATOR = re.compile("([/:])")
 
 
-def fits(pattern: str, text: str) -> bool:
+def matches_pattern(pattern: str, text: str) -> bool:
     """Return whether a pattern matches the whole text. The match is case-sensitive."""
     parts, found = _SEPARATOR.split(pattern), _SEPARATOR.split(text)
     return len(parts) == len(found) and all(map(_part_fits, parts, found))

@@ -7,7 +7,7 @@ not checked: a container can read each bucket that its role may read, including 
 
 from collections.abc import Iterator
 
-from job_queue.domain.access.patterns import fits
+from job_queue.domain.access.patterns import matches_pattern
 from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.domain.fleet.sites import Site
@@ -64,7 +64,7 @@ def why_no_role_there(role: str | None, site: Site, project: Project) -> str | N
     if role is None:
         return "it was submitted before the queue checked roles of other accounts"
     there = role_there(role, site)
-    if any(fits(pattern, there) for pattern in project.roles):
+    if any(matches_pattern(pattern, there) for pattern in project.roles):
         return None
     return f"its role there, {there}, is not among the roles of project {project.name}"
 
@@ -78,7 +78,7 @@ def unpermitted_counterpart(project: Project) -> tuple[str, str] | None:
     for entry in project.buckets:
         name, *folders = entry.split("/", 1)
         own = project.bucket_by_region.values()
-        for counterpart in own if any(fits(name, bucket) for bucket in own) else ():
+        for counterpart in own if any(matches_pattern(name, bucket) for bucket in own) else ():
             there = "/".join([counterpart, *folders])
             if not any(_lies_in(f"{_S3}{there}", other) for other in project.buckets):
                 return entry, there
@@ -86,7 +86,7 @@ def unpermitted_counterpart(project: Project) -> tuple[str, str] | None:
 
 
 def _role(request: TrainingRequest, project: Project) -> Iterator[ValidationIssue]:
-    if project.roles and not any(fits(pattern, request.role) for pattern in project.roles):
+    if project.roles and not any(matches_pattern(pattern, request.role) for pattern in project.roles):
         yield ValidationIssue(
             "RoleArn",
             f"Jobs of the project {project.name} may not run under the role {request.role}.",
@@ -113,7 +113,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
         return
     own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]
     for_many = (_without_wildcards(entry) for project in policy.projects for entry in project.buckets)
-    if len(own) == 1 or any(len(entry) >= len(own) and all(map(fits, entry, own)) for entry in for_many):
+    if len(own) == 1 or any(len(entry) >= len(own) and all(map(matches_pattern, entry, own)) for entry in for_many):
         yield ValidationIssue(
             "CheckpointConfig.S3Uri",
             f"{request.checkpoints} is a whole bucket, or a folder for all jobs of a project, so no other job could "
@@ -153,7 +153,7 @@ def _lies_in(address: str, entry: str) -> bool:
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     if len(own) > 1 and address.partition("://")[2].partition("/")[2].startswith("/"):
         return False
-    return len(parts) >= len(own) and all(map(fits, own, parts))
+    return len(parts) >= len(own) and all(map(matches_pattern, own, parts))
 
 
 def _listed(names: tuple[str, ...]) -> str:

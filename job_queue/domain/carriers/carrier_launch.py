@@ -59,7 +59,9 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
     return f"{word or 'x'}-{digest}"
 
 
-def found(name: str, leader: Job, first_members: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
+def new_carrier_job(
+    name: str, leader: Job, first_members: tuple[str, ...], pool: Pool, footprint: str | None, now: float
+) -> Job:
     """Return the job of a new carrier for members. The job has the owner, the priority and the demand of the leader.
 
     The caller must add the submission and the secret, which are random.

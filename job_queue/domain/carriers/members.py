@@ -13,8 +13,8 @@ MOST_GPUS = 64  # GPUs of one instance
 TAG = "gpus"
 _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
 # Types of input data that SageMaker can provide to a program, but the agent cannot.
-_FOREIGN = ("ManifestFile", "AugmentedManifestFile")
-_MODES = ("File", "FastFile")
+_UNSUPPORTED_DATA_TYPES = ("ManifestFile", "AugmentedManifestFile")
+_SUPPORTED_INPUT_MODES = ("File", "FastFile")
 _LOCAL_PATHS = "/opt/ml/"  # folders of members below this one
 _WHOLE_INSTANCES = "Leave out the tag gpus to have whole instances."
 
@@ -66,7 +66,7 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
             "names no command: the entry point of its image runs the carrier's agent",
             "Name a ContainerEntrypoint, as smq submit does.",
         )
-    if algorithm.training_input_mode not in _MODES:
+    if algorithm.training_input_mode not in _SUPPORTED_INPUT_MODES:
         yield "AlgorithmSpecification.TrainingInputMode", "reads its data as a pipe", "Use the mode File."
     for field, why in (
         ("EnableManagedSpotTraining", "requests spot instances itself"),
@@ -97,7 +97,7 @@ def _obstacles_of_channels(request: TrainingRequest) -> Iterator[tuple[str, str,
         source, where = channel.data_source.s3, f"InputDataConfig[{index}]"
         if source is None:
             yield f"{where}.DataSource", "reads from a file system, which its agent does not mount", _WHOLE_INSTANCES
-        elif source.data_type in _FOREIGN or channel.input_mode not in _MODES:
+        elif source.data_type in _UNSUPPORTED_DATA_TYPES or channel.input_mode not in _SUPPORTED_INPUT_MODES:
             yield where, "has a channel that is no prefix in the mode File or FastFile", _WHOLE_INSTANCES
         elif channel.compression_type != "None":
             yield f"{where}.CompressionType", "has a channel that is to be unpacked", _WHOLE_INSTANCES
@@ -130,9 +130,9 @@ def carrier_request(request: TrainingRequest) -> dict[str, Any]:
     """Return the fields that a carrier copies from a member: image, role, network, encryption, volume, instance."""
     content = request.content
     algorithm, resources = content["AlgorithmSpecification"], content["ResourceConfig"]
-    taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
+    copied_fields = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
     return {
-        **{field: content[field] for field in taken if field in content},
+        **{field: content[field] for field in copied_fields if field in content},
         "AlgorithmSpecification": {
             field: algorithm[field]
             for field in ("TrainingImage", "AlgorithmName", "TrainingImageConfig")

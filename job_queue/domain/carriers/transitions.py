@@ -36,7 +36,7 @@ def close(carrier: Job, now: float) -> JobTransition:
 def give_up(carrier: Job, now: float) -> JobTransition:
     """Give up a waiting carrier, which was never launched or was refused. A new carrier is launched if needed."""
     why = carrier.reason or "it was never launched"
-    new = carrier.transition(now, JobState.STOPPED, reason=why, backoff_until=None, parked=None, unheard=())
+    new = carrier.transition(now, JobState.STOPPED, reason=why, backoff_until=None, parked=None, valid_proofs=())
     return JobTransition(carrier, new, f"given up: {why}", now)
 
 
@@ -51,8 +51,8 @@ def back_off_after_failure(member: Job, carrier: Job, now: float) -> JobTransiti
     The failure counts in `refusals`, so that no job is stopped again and again for such a member.
     """
     why = carrier.reason or "SageMaker gave no reason"
-    said = f"Its carrier {carrier.name} failed before its agent had started: {why}"
-    return _back_off(member, said, now, refused=None)
+    message = f"Its carrier {carrier.name} failed before its agent had started: {why}"
+    return _back_off(member, message, now, refused=None)
 
 
 def _back_off(member: Job, why: str | None, now: float, *, refused: tuple[int, int] | None) -> JobTransition:
@@ -80,7 +80,7 @@ def failed_without_agent(carrier: Job, ending: Ending) -> bool:
     return by_itself or (carrier.cancelled and carrier.reason is not None)
 
 
-def introduced(carrier: Job, number: str, now: float) -> JobTransition:
+def agent_started(carrier: Job, number: str, now: float) -> JobTransition:
     """Record the public number of a carrier's agent. Members can be assigned from now on; the number never changes."""
     return JobTransition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
 

@@ -11,7 +11,7 @@ from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import project_of
 from job_queue.scheduler import JobState, OnHang, Policy
 
-MOST_LOOKED_AT = 10  # largest number of jobs whose logs and checkpoints one tick looks up
+MOST_LOOKUPS = 10  # largest number of jobs whose logs and checkpoints one tick looks up
 MOST_HANGS = 3  # largest number of stopped hung attempts of one job; later hangs of the job only lead to notices
 
 
@@ -60,8 +60,8 @@ def suspects(cluster: ClusterState, idle: Mapping[str, float], now: float, turn:
     """
     found = [job for job in cluster.active.values() if may_hang(job) and _is_idle_for_long(job, cluster, idle, now)]
     found.sort(key=lambda job: job.name)
-    begin = turn * MOST_LOOKED_AT % len(found) if len(found) > MOST_LOOKED_AT else 0
-    return [*found[begin:], *found[:begin]][:MOST_LOOKED_AT]
+    begin = turn * MOST_LOOKUPS % len(found) if len(found) > MOST_LOOKUPS else 0
+    return [*found[begin:], *found[:begin]][:MOST_LOOKUPS]
 
 
 def _is_idle_for_long(job: Job, cluster: ClusterState, idle: Mapping[str, float], now: float) -> bool:

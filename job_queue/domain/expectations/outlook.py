@@ -18,7 +18,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
+from job_queue.simulation.basis import UNKNOWN_WORK, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -59,12 +59,12 @@ class Outlook:
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
     saved_work: SavedWork = SavedWork()  # long-running preemptible jobs with and without checkpoints
-    asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
+    read_at: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
         """Return the outlook for a reader at `now`, without starts and ends if it is older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
-        return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
+        return replace(self, estimates={}, read_at=None) if old else replace(self, read_at=now)
 
     def interval(self, job: Job) -> StartInterval | None:
         """Return the interval in which a waiting job may start; None if there is no estimate."""
@@ -78,7 +78,7 @@ class Outlook:
         outlook is too old, or the job is stopping or on hold.
         """
         expected = self.expected.get(job.name, self._longest(job))
-        if self.asked is None or expected is None or job.state is JobState.STOPPING:
+        if self.read_at is None or expected is None or job.state is JobState.STOPPING:
             return None
         if job.state.waits and job.held:
             return None
@@ -87,7 +87,7 @@ class Outlook:
             start = estimate.start if estimate else None
         else:
             start = epoch(job.started) if job.state.holds_slots and job.started else None
-        return None if start is None else max(self.asked, start + expected)
+        return None if start is None else max(self.read_at, start + expected)
 
     def _longest(self, job: Job) -> float | None:
         """Return the longest time from a job's launch to its end; None without a time limit below `NO_LIMIT`."""
@@ -117,7 +117,7 @@ class Outlook:
                 it.priority,
                 it.demand,
                 it.submitted,
-                UNKNOWN if it.runtime is None else it.runtime,
+                UNKNOWN_WORK if it.runtime is None else it.runtime,
                 it.owner,
                 gpus=it.gpus,
                 kind=kinds.get((it.project, it.owner), it.owner) if it.gpus is not None else "",

@@ -8,7 +8,7 @@ from job_queue.prediction.conformal import (
     MOST_LOOKS,
     LookScores,
     UsualErrors,
-    reduced,
+    representative_scores,
     score,
     usual_errors,
     wait_of,
@@ -30,7 +30,7 @@ class PastLook:
 
     def scores_at(self, now: float) -> LookScores:
         """Return the scores of the look. The wait so far gives a lower limit for each job that still waits."""
-        return LookScores(self.scores, [score(now - self.at, told) for told in self.waiting.values()])
+        return LookScores(self.scores, [score(now - self.at, estimated) for estimated in self.waiting.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class PastEstimates:
         """Return whether it is time to keep another look."""
         return not self.looks or now >= self.looks[-1].at + LOOK_SECONDS
 
-    def with_look(self, at: float, told: Mapping[str, float]) -> "PastEstimates":
+    def with_look(self, at: float, estimated_waits: Mapping[str, float]) -> "PastEstimates":
         """Return the looks with a new one, which keeps an evenly spaced part of the estimates.
 
-        :param told: submission -> estimated wait, seconds. Without any, no look is added.
+        :param estimated_waits: submission -> estimated wait, seconds. Without any, no look is added.
         """
-        if not told:
+        if not estimated_waits:
             return self
-        ordered = sorted(told.items(), key=lambda it: (it[1], it[0]))
+        ordered = sorted(estimated_waits.items(), key=lambda it: (it[1], it[0]))
         kept = min(len(ordered), MOST_ESTIMATES)
         chosen = dict(ordered[int((place + 0.5) / kept * len(ordered))] for place in range(kept))
         return PastEstimates((*self.looks, PastLook(at, waiting=chosen))[-MOST_LOOKS:])
@@ -76,16 +76,18 @@ class PastEstimates:
 
 
 def _with_starts(look: PastLook, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> PastLook:
-    scores, left = list(look.scores), dict[str, float]()
-    for submission, told in look.waiting.items():
+    scores, still_waiting = list(look.scores), dict[str, float]()
+    for submission, estimated in look.waiting.items():
         start = min((it for it in starts.get(submission, ()) if it > look.at), default=None)
         if start is not None:
-            scores.append(score(start - look.at, told))
+            scores.append(score(start - look.at, estimated))
         elif waiting is None or submission in waiting:
-            left[submission] = told
-    if len(left) == len(look.waiting):
+            still_waiting[submission] = estimated
+    if len(still_waiting) == len(look.waiting):
         return look
-    return replace(look, scores=tuple(scores) if left else reduced(scores), waiting=left)
+    return replace(
+        look, scores=tuple(scores) if still_waiting else representative_scores(scores), waiting=still_waiting
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def depends_on_queue(estimate: Estimate) -> bool:
     return estimate.doubt not in (Doubt.NEVER, Doubt.REFUSED)
 
 
-def told_wait(estimate: Estimate, at: float, entered: float) -> float:
+def estimated_wait(estimate: Estimate, at: float, entered: float) -> float:
     """Return the estimated wait in seconds. An unknown wait counts as UNKNOWN_WAIT, or as the wait so far if longer.
 
     :param at: epoch seconds of the estimate.
@@ -124,7 +126,7 @@ def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors)
         return StartInterval()
     if not errors.are_known:
         return StartInterval(estimate.earliest, estimate.start, estimate.latest, looks=errors.looks)
-    told = told_wait(estimate, at, entered)
+    wait = estimated_wait(estimate, at, entered)
     scores = (errors.low, errors.middle, errors.high, errors.bound)
-    earliest, likely, latest, bound = (at + wait_of(score, told) for score in scores)
+    earliest, likely, latest, bound = (at + wait_of(score, wait) for score in scores)
     return StartInterval(earliest, likely, latest, bound, level=LEVEL, looks=errors.looks)

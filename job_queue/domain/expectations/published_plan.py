@@ -36,7 +36,7 @@ class PublishedPlan:
     unrecorded: frozenset[str] = frozenset()  # jobs whose changes cannot be recorded
     left_out: bool = False  # whether the stored row lacks some planned jobs, because its size is limited
     confirmed: float = 0.0  # epoch seconds of the last cycle that made the same decisions
-    asked: float = 0.0  # epoch seconds of the reader's request
+    read_at: float = 0.0  # epoch seconds of the reader's request
 
     @classmethod
     def of(cls, cluster: ClusterState, decided: Plan, now: float) -> "PublishedPlan":
@@ -55,7 +55,7 @@ class PublishedPlan:
             cut=cluster.cut,
             unrecorded=frozenset(cluster.metadata.unrecorded),
             confirmed=now,
-            asked=now,
+            read_at=now,
         )
 
     def read(self, last: LastCycle, now: float) -> "PublishedPlan":
@@ -63,7 +63,7 @@ class PublishedPlan:
 
         A cycle that makes the same decisions does not write the row again, so the row itself may be older.
         """
-        return replace(self, confirmed=max(self.at, last.ended), asked=now)
+        return replace(self, confirmed=max(self.at, last.ended), read_at=now)
 
     def has_seen(self, job: Job) -> bool:
         """Return whether the plan includes a waiting job in its present version.
@@ -76,10 +76,10 @@ class PublishedPlan:
     @property
     def age(self) -> str | None:
         """A sentence about the time since the last plan, or None if it is at most `OUTDATED_SECONDS` old."""
-        if self.asked <= self.confirmed + OUTDATED_SECONDS:
+        if self.read_at <= self.confirmed + OUTDATED_SECONDS:
             return None
         if not self.confirmed:
             return "The queue has not planned yet."
-        minutes = int((self.asked - self.confirmed) // 60)
+        minutes = int((self.read_at - self.confirmed) // 60)
         since = datetime.fromtimestamp(self.confirmed, UTC)
         return f"The queue has not planned since {since:%Y-%m-%d %H:%M} UTC, {minutes} minutes ago."

@@ -7,8 +7,8 @@ from job_queue.domain.job import FOR_EVER, Job, epoch
 from job_queue.scheduler import JobState
 
 UNSAVED_SECONDS = 3600.0  # seconds from the launch of an attempt until it counts as unsaved
-LOOK_SECONDS = 900  # seconds between two look-ups of an unsaved attempt
-MOST_LOOKED = 10  # largest number of look-ups in one tick
+LOOKUP_SECONDS = 900  # seconds between two look-ups of an unsaved attempt
+MOST_LOOKUPS = 10  # largest number of look-ups in one tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SavedWork:
         known = self.unsaved.keys() | self.settled
         new = [job for job in jobs if job.launched not in known]
         again = [job for job in jobs if now >= self.unsaved.get(job.launched or "", FOR_EVER)]
-        return [*new, *again][:MOST_LOOKED]
+        return [*new, *again][:MOST_LOOKUPS]
 
 
 def unsaved_candidates(active: Iterable[Job], now: float) -> list[Job]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-ASK_SECONDS = 60  # seconds between two look-ups of the checkpoints of one attempt
-MOST_ASKED = 10  # largest number of jobs that one cycle looks up
+LOOKUP_SECONDS = 60  # seconds between two look-ups of the checkpoints of one attempt
+MOST_LOOKUPS = 10  # largest number of jobs that one cycle looks up
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class KnownCheckpoint:
     """The result of a look-up of an attempt's checkpoints."""
 
     attempt: int
-    asked: int  # epoch seconds
+    looked_up_at: int  # epoch seconds
     at: int | None = None  # epoch seconds of the newest checkpoint; None: there is none, or access is denied
 
 
@@ -37,12 +37,14 @@ def checkpoints_to_look_up(
     Equal jobs have the project and the priority of a victim, and hold slots of one of its pools. A victim without equal
     jobs is left out, because it must be evicted in any case.
     """
-    leaving = set(evicted)
-    victims = [job for job in active if job.name in leaving]
-    equals = [job for job in active if job.name not in leaving and any(_are_equal(job, victim) for victim in victims)]
-    compared = [victim for victim in victims if any(_are_equal(job, victim) for job in equals)]
-    unseen = [job for job in (*compared, *sorted(equals, key=_latest_first)) if _is_unseen(job, known, now)]
-    return unseen[:MOST_ASKED]
+    evicted_names = set(evicted)
+    victims = [job for job in active if job.name in evicted_names]
+    equal_jobs = [
+        job for job in active if job.name not in evicted_names and any(_are_equal(job, victim) for victim in victims)
+    ]
+    compared = [victim for victim in victims if any(_are_equal(job, victim) for job in equal_jobs)]
+    unseen = [job for job in (*compared, *sorted(equal_jobs, key=_latest_first)) if _is_unseen(job, known, now)]
+    return unseen[:MOST_LOOKUPS]
 
 
 def _are_equal(job: Job, victim: Job) -> bool:
@@ -58,4 +60,4 @@ def _latest_first(job: Job) -> tuple[float, str]:
 
 def _is_unseen(job: Job, known: KnownCheckpoints, now: float) -> bool:
     found = known.get(job.name)
-    return found is None or found.attempt != job.attempt or found.asked + ASK_SECONDS <= now
+    return found is None or found.attempt != job.attempt or found.looked_up_at + LOOKUP_SECONDS <= now

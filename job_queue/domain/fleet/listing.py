@@ -31,12 +31,12 @@ class ListingProgress:
     swept: int  # start of the last sweep
 
     @property
-    def sweeps(self) -> bool:
+    def is_sweeping(self) -> bool:
         """Whether a sweep is in progress."""
         return self.since > self.floor
 
     @property
-    def bottom(self) -> int:
+    def known_from(self) -> int:
         """The time at which a walk from the newest training job reaches the known part."""
         return self.until - SKEW_SECONDS
 
@@ -49,7 +49,7 @@ def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
     floor = int(now) - LONGEST_LIFE_SECONDS
     if known is None or known.until > now + SKEW_SECONDS:  # a time in the future: the clock was wrong
         return ListingProgress(floor, floor, floor, int(now))
-    if not known.sweeps and known.swept + SWEEP_SECONDS <= now:
+    if not known.is_sweeping and known.swept + SWEEP_SECONDS <= now:
         return ListingProgress(known.until, known.until, floor, int(now))
     return known
 
@@ -68,9 +68,9 @@ class Walk:
     # live training job -> its SecondaryStatus, and epoch seconds of its last change
     stages: dict[str, tuple[str, float]] = field(default_factory=dict)
     _created: dict[str, float] = field(default_factory=dict)  # training job -> epoch seconds of its creation
-    _first: set[str] = field(default_factory=set)  # training jobs that the first part found
+    _in_first_part: set[str] = field(default_factory=set)  # training jobs that the first part found
 
-    def found(self, name: str, created: float, *, alive: bool, sweep: bool) -> None:
+    def add(self, name: str, created: float, *, alive: bool, sweep: bool) -> None:
         """Add a training job that holds instances.
 
         :param alive: False: the training job has ended, and its instances are kept warm.
@@ -79,18 +79,18 @@ class Walk:
         (self.alive if alive else self.warm).add(name)
         self._created[name] = created
         if not sweep:
-            self._first.add(name)
+            self._in_first_part.add(name)
 
     def is_newer(self, name: str, than: float) -> bool:
         """Return whether the walk found the training job, and its creation is after `than` (epoch seconds)."""
         return self._created.get(name, than) > than
 
-    def result(self, unclear: Iterable[str]) -> ListingProgress:
+    def progress_after(self, unclear: Iterable[str]) -> ListingProgress:
         """Return the listing after the walk.
 
         :param unclear: found training jobs that are not in the tables yet. The next walk finds them again.
         """
-        missed = [(self._created[name], name in self._first) for name in unclear]
+        missed = [(self._created[name], name in self._in_first_part) for name in unclear]
         after = self._reached()
         until = min([after.until, *(int(created) for created, first in missed if first)])
         # Training jobs that were created in the same second as a missed one count as not seen.
@@ -100,7 +100,7 @@ class Walk:
     def _reached(self) -> ListingProgress:
         known = replace(self.listing, until=self.began)
         if self.newest_down_to is not None:
-            floor = self.listing.floor if self.listing.sweeps else min(self.listing.bottom, self.began)
+            floor = self.listing.floor if self.listing.is_sweeping else min(self.listing.known_from, self.began)
             return replace(known, since=int(self.newest_down_to) + 1, floor=floor)
         if self.swept_down_to is not None:
             return replace(known, since=max(known.floor, int(self.swept_down_to) + 1))

@@ -11,8 +11,8 @@ from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool
 
 TAKEN_BACK_SECONDS = 30 * 60  # SageMaker takes the instances back this long before the end of a plan, or of a part
-ASK_SECONDS = 5 * 60  # seconds between two requests to SageMaker about a plan
-ANNOUNCED_SECONDS = 2 * 3600  # jobs get notice this long before their instances are taken back
+DESCRIBE_SECONDS = 5 * 60  # seconds between two requests to SageMaker about a plan
+NOTICE_SECONDS = 2 * 3600  # jobs get notice this long before their instances are taken back
 LATE_SECONDS = 60  # tolerance for different clocks: a cut-off attempt may seem to end before its instances are taken
 
 
@@ -36,7 +36,7 @@ class KnownPlan:
     """The data of a plan that SageMaker has returned."""
 
     arn: str
-    asked: int  # epoch seconds of the last request about the plan
+    described_at: int  # epoch seconds of the last request about the plan
     parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: there is no such plan
 
     def calendar(self, now: float) -> Calendar | None:
@@ -63,12 +63,12 @@ KnownPlans = Mapping[str, KnownPlan]
 
 def plan_arns(policy: Policy) -> list[str]:
     """Return the ARNs of the training plans of a policy, each once."""
-    return list(dict.fromkeys(arn for _, arn in _with_plans(policy)))
+    return list(dict.fromkeys(arn for _, arn in _pools_with_plans(policy)))
 
 
 def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
-    """Return the ARNs of the plans about which SageMaker was not asked in the last `ASK_SECONDS`."""
-    return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
+    """Return the ARNs of the plans about which SageMaker was not asked in the last `DESCRIBE_SECONDS`."""
+    return [arn for arn in plan_arns(policy) if arn not in known or known[arn].described_at + DESCRIBE_SECONDS <= now]
 
 
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
@@ -79,7 +79,7 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
     calendar is never open.
     """
     found = {}
-    for pool, arn in _with_plans(policy):
+    for pool, arn in _pools_with_plans(policy):
         record = known.get(arn)
         calendar = record.calendar(now) if record else None
         if calendar is not None:
@@ -91,7 +91,7 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
 
 def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str | None:
     """Return the name of the plan whose end has ended an active job's attempt, or None if there is no such plan."""
-    for pool, arn in _with_plans(policy):
+    for pool, arn in _pools_with_plans(policy):
         record = known.get(arn)
         if pool.name in job.slots and record and record.cuts_off(epoch(job.started or job.since), ended):
             return pool.plan_name
@@ -101,32 +101,32 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, str] | None:
     """Return the time at which a running job will lose its instances (epoch seconds), and the plan's name.
 
-    Return None if the time is more than `ANNOUNCED_SECONDS` away or was already announced. Also return None if the job
+    Return None if the time is more than `NOTICE_SECONDS` away or was already announced. Also return None if the job
     reaches its time limit (`Job.attempt_limit`) before.
     """
     found = []
-    for pool, arn in _with_plans(policy):
+    for pool, arn in _pools_with_plans(policy):
         record = known.get(arn)
         calendar = record.calendar(now) if record and pool.name in job.slots else None
-        if calendar and calendar.is_open(now) and calendar.closes - now <= ANNOUNCED_SECONDS:
+        if calendar and calendar.is_open(now) and calendar.closes - now <= NOTICE_SECONDS:
             found.append((int(calendar.closes), pool.plan_name))
     first = min(found, key=lambda one: one[0], default=None)
     return None if first is None or first[0] == job.cut_off or _ends_before(job, first[0]) else first
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Return whether a running job got notice of a cut-off that is no longer due within `ANNOUNCED_SECONDS`."""
+    """Return whether a running job got notice of a cut-off that is no longer due within `NOTICE_SECONDS`."""
     if job.cut_off is None or job.cut_off <= now:
         return False
-    records = [known.get(arn) for pool, arn in _with_plans(policy) if pool.name in job.slots]
+    records = [known.get(arn) for pool, arn in _pools_with_plans(policy) if pool.name in job.slots]
     calendars = [calendar for record in records if record and (calendar := record.calendar(now))]
-    return bool(calendars) and all(calendar.closes - now > ANNOUNCED_SECONDS for calendar in calendars)
+    return bool(calendars) and all(calendar.closes - now > NOTICE_SECONDS for calendar in calendars)
 
 
 def _ends_before(job: Job, at: float) -> bool:
     return job.attempt_limit is not None and epoch(job.started or job.since) + job.attempt_limit <= at
 
 
-def _with_plans(policy: Policy) -> Iterator[tuple[Pool, str]]:
+def _pools_with_plans(policy: Policy) -> Iterator[tuple[Pool, str]]:
     """Yield each pool that has a training plan, and the plan's ARN."""
     return ((pool, pool.training_plan) for pool in policy.pools if pool.training_plan)

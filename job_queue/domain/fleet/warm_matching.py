@@ -12,7 +12,7 @@ from job_queue.domain.policy import alternatives, slots_of
 from job_queue.scheduler import Policy, Pool, Slots
 
 
-def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
+def usable_warm_pools(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
     """Return the warm pools that can be used or released; other warm pools count as external jobs."""
     return [job for job in external if job.warm is not None and not job.warm.fixed]
 
@@ -41,10 +41,10 @@ def matching_pool(
 ) -> ExternalTrainingJob | None:
     """Return the first warm pool on which SageMaker would launch an attempt on these slots; None if there is none."""
     kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
-    return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
+    return next((pool for pool in kept if fits_warm_pool(job, slots, pool, policy)), None)
 
 
-def fits(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
+def fits_warm_pool(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
     """Return whether an attempt on these slots would be launched on this warm pool."""
     if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
         return False
@@ -64,18 +64,18 @@ def fitting_jobs(
     For each warm pool, the first job in line that fits is returned. Such a job never overtakes a job that has waited
     longer than `patience` and fits no warm pool.
     """
-    warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
+    warm = [pool for pool in usable_warm_pools(external) if pool.warm and pool.warm.releasing is None]
     if not warm:
         return set()
     patience = policy.settings.patience
-    equals: dict[tuple[str, int], list[Job]] = defaultdict(list)
+    same_priority: dict[tuple[str, int], list[Job]] = defaultdict(list)
     for job in waiting:
         if not job.held and (job.backoff_until is None or job.backoff_until <= now):
-            equals[job.project, job.priority].append(job)
-    found: set[str] = set()
-    for jobs in equals.values():
-        found |= _first_that_fit(sorted(jobs, key=_in_line), warm, policy, now, patience)
-    return found
+            same_priority[job.project, job.priority].append(job)
+    fitting: set[str] = set()
+    for jobs in same_priority.values():
+        fitting |= _first_that_fit(sorted(jobs, key=_in_line), warm, policy, now, patience)
+    return fitting
 
 
 def _first_that_fit(
@@ -84,7 +84,12 @@ def _first_that_fit(
     left, found = list(warm), set[str]()
     for job in jobs:
         match = next(
-            (pool for pool in left if any(fits(job, need, pool, policy) for need in alternatives(job, policy))), None
+            (
+                pool
+                for pool in left
+                if any(fits_warm_pool(job, need, pool, policy) for need in alternatives(job, policy))
+            ),
+            None,
         )
         if match is not None:
             left.remove(match)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.fleet.warm_matching import fits, idle, matching_pool, warm_slots
+from job_queue.domain.fleet.warm_matching import fits_warm_pool, matching_pool, usable_warm_pools, warm_slots
 from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import alternatives
 from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
@@ -31,7 +31,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class WarmPoolClaims:
     """The warm pools on which relaunched attempts will be launched, and the warm pools that block such attempts."""
 
     reused: Mapping[str, ExternalTrainingJob] = field(
@@ -47,22 +47,22 @@ class Claims:
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
-def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
+def place_starts(cluster: ClusterState, decided: Plan, claims: WarmPoolClaims) -> Placement:
     """Give each start a matching warm pool or free instances; else release the warm pools that block the start.
 
     Warm pools claimed by relaunched attempts are not offered to new starts.
     """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
-    warm = [pool for pool in idle(cluster.external) if pool not in claims.reused.values()]
+    warm = [pool for pool in usable_warm_pools(cluster.external) if pool not in claims.reused.values()]
     if not warm:
         return Placement(decided, claims.reused, keep=keep)
-    left = [pool for pool in warm if pool not in claims.to_release]
-    reused = _matches(cluster, decided.starts, left, policy)
-    left = [pool for pool in left if pool not in reused.values()]
+    unassigned = [pool for pool in warm if pool not in claims.to_release]
+    reused = _matches(cluster, decided.starts, unassigned, policy)
+    unassigned = [pool for pool in unassigned if pool not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
-    coming = Counter(free)  # instances that are free after the planned releases
+    free_after_releases = Counter(free)  # instances that are free after the planned releases
     for pool in claims.to_release:
-        coming.update(warm_slots(pool, policy))
+        free_after_releases.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalTrainingJob] = {}
@@ -73,13 +73,17 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
             starts.append(start)
         else:
             deferred[start.job] = start.slots
-        missing = {pool: count - coming[pool] for pool, count in needed.items() if count > coming[pool]}
+        missing = {
+            pool: count - free_after_releases[pool]
+            for pool, count in needed.items()
+            if count > free_after_releases[pool]
+        }
         free.subtract(needed)
-        coming.subtract(needed)
-        for pool in _to_release(missing, left, policy, cluster):
+        free_after_releases.subtract(needed)
+        for pool in _to_release(missing, unassigned, policy, cluster):
             in_the_way[pool.name] = pool
-            left.remove(pool)
-            coming.update(warm_slots(pool, policy))
+            unassigned.remove(pool)
+            free_after_releases.update(warm_slots(pool, policy))
     plan = replace(decided, starts=tuple(starts), reservations={**decided.reservations, **deferred})
     return Placement(plan, {**claims.reused, **reused}, tuple(in_the_way.values()), keep)
 
@@ -87,11 +91,15 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) -> list[ExternalTrainingJob]:
     """Return the warm pools to release because a drain of their pool is in force. Reused warm pools are left out."""
     drained = {pool for pool, drain in cluster.drains.items() if drain.is_in_force(now)}
-    warm = [pool for pool in idle(cluster.external) if pool not in placement.reused.values()] if drained else []
+    warm = (
+        [pool for pool in usable_warm_pools(cluster.external) if pool not in placement.reused.values()]
+        if drained
+        else []
+    )
     return [pool for pool in warm if drained & warm_slots(pool, cluster.applied.policy).keys()]
 
 
-def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
+def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> WarmPoolClaims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
     The attempts already hold their slots: each attempt began before the queue knew of the warm pool. All attempts first
@@ -100,31 +108,31 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
 
     :param attempts: the attempts, the most important first.
     """
-    policy, left = cluster.applied.policy, idle(cluster.external)
-    if not attempts or not left:
-        return Claims()
+    policy, unclaimed = cluster.applied.policy, usable_warm_pools(cluster.external)
+    if not attempts or not unclaimed:
+        return WarmPoolClaims()
     snapshot = cluster.snapshot(now)
-    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
+    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, unclaimed, policy)
     reused: dict[str, ExternalTrainingJob] = {}
     in_the_way: dict[str, tuple[ExternalTrainingJob, ...]] = {}
 
-    def take(pool: ExternalTrainingJob) -> None:
-        left.remove(pool)
+    def claim(pool: ExternalTrainingJob) -> None:
+        unclaimed.remove(pool)
         free.update(warm_slots(pool, policy))
 
     for job in attempts:
-        if match := matching_pool(job, job.slots, left, policy):
+        if match := matching_pool(job, job.slots, unclaimed, policy):
             reused[job.name] = match
-            take(match)
+            claim(match)
     for job in reversed(attempts):
         missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
         if job.name in reused or not missing:
             continue
-        if pools := tuple(_to_release(missing, left, policy, cluster)):
+        if pools := tuple(_to_release(missing, unclaimed, policy, cluster)):
             in_the_way[job.name] = pools
             for pool in pools:
-                take(pool)
-    return Claims(reused, in_the_way)
+                claim(pool)
+    return WarmPoolClaims(reused, in_the_way)
 
 
 def _matches(
@@ -163,7 +171,9 @@ def _to_release(
     def order(pool: ExternalTrainingJob) -> tuple[bool, bool, float, str]:
         assert pool.warm is not None
         wanted = any(
-            fits(job, need, pool, policy) for job in cluster.waiting.values() for need in alternatives(job, policy)
+            fits_warm_pool(job, need, pool, policy)
+            for job in cluster.waiting.values()
+            for need in alternatives(job, policy)
         )
         return (pool.warm.releasing is None, wanted, pool.warm.until, pool.name)
 

@@ -73,7 +73,7 @@ def has_valid_proof(name: str, tags: Mapping[str, str], job: Job) -> bool:
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
         return False
     number = int(proof[1])
-    may_have_taken_effect = number > job.sent or (attempt == job.attempt and contains(job.unheard, number))
+    may_have_taken_effect = number > job.sent or (attempt == job.attempt and contains(job.valid_proofs, number))
     if name != apply_qstamp(job.name, attempt) or not may_have_taken_effect:
         return False
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))

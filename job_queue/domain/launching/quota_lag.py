@@ -36,7 +36,7 @@ def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
     )
 
 
-def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy) -> Mapping[str, int]:
+def wanted_within_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy) -> Mapping[str, int]:
     """Return the part of a job's instances, by capacity key, that counts toward a quota."""
     if len(wanted) == 1 or quota.instance_type is None:
         return wanted

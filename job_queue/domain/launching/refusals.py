@@ -92,7 +92,7 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
         return None
 
 
-def objects_to_pool(message: str) -> bool:
+def blames_pool_fields(message: str) -> bool:
     """Return whether a ValidationException is about fields that a pool adds: training plan, market, type or count.
 
     Names and addresses of the user in the message do not count.

@@ -37,7 +37,7 @@ class Launch:
     starts_before: int = 0  # number of the plan's starts that come before the launch
 
 
-class Row:
+class FreeGpus:
     """Free tenths of each GPU of an instance.
 
     A part of a GPU is taken from the GPU with the fewest free tenths that suffice, so that whole GPUs stay free. Whole
@@ -48,27 +48,27 @@ class Row:
         self._free = [WHOLE] * gpus
         self.free = gpus * WHOLE  # tenths of GPUs that no member has
         for allocation in taken:
-            self.take(allocation)
+            self.add(allocation)
 
-    def copy(self) -> "Row":
+    def copy(self) -> "FreeGpus":
         """Return a copy that can be changed independently."""
-        other = Row(0)
+        other = FreeGpus(0)
         other._free, other.free = list(self._free), self.free
         return other
 
-    def take(self, allocation: GpuAllocation) -> None:
+    def add(self, allocation: GpuAllocation) -> None:
         """Add a member's allocation."""
         self.free -= allocation.size
         for gpu in allocation.gpus:
             self._free[gpu] -= allocation.tenths
 
-    def leave(self, allocation: GpuAllocation) -> None:
+    def remove(self, allocation: GpuAllocation) -> None:
         """Remove a member's allocation."""
         self.free += allocation.size
         for gpu in allocation.gpus:
             self._free[gpu] += allocation.tenths
 
-    def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
+    def find_gpus(self, size: int, other: "FreeGpus | None" = None) -> tuple[int, ...] | None:
         """Return the GPUs for a member that needs `size` tenths, or None if there is no place.
 
         :param other: another state of the same GPUs; the place must be free in both states.
@@ -85,7 +85,7 @@ class Row:
         count = size // WHOLE
         return tuple(whole[:count]) if len(whole) >= count else None
 
-    def opens_a_gpu(self, gpus: tuple[int, ...], size: int) -> bool:
+    def would_split_whole_gpu(self, gpus: tuple[int, ...], size: int) -> bool:
         """Return whether a member of `size` tenths needs a part of a GPU, and would be the first member on this GPU."""
         return size < WHOLE and self._free[gpus[0]] == WHOLE
 

@@ -30,7 +30,7 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
     staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
     there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
     left = carrier.state is JobState.RUNNING and packing.is_emptied(carrier.name) and not carrier.stop_denied
-    leaving = [job for job in packing.carrier_attempt[carrier.name] if job.state is JobState.STOPPING]
+    leaving = [job for job in packing.members[carrier.name] if job.state is JobState.STOPPING]
     state = JobState.STOPPING if left else carrier.state
     return ActiveJob(
         name=carrier.name,
@@ -41,8 +41,8 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
         entered=min((job.entered for job in there), default=carrier.started),
         started=max((job.started for job in staying if job.started is not None), default=carrier.started),
         preemptible=carrier.preemptible,
-        max_runtime=_until([(_start(job, now), job.max_runtime) for job in there], staying, carrier),
-        expected=_until([(_start(job, now), job.expected) for job in there], staying, carrier),
+        max_runtime=_longest_remaining([(_start(job, now), job.max_runtime) for job in there], staying, carrier),
+        expected=_longest_remaining([(_start(job, now), job.expected) for job in there], staying, carrier),
         idle_since=_idle_since(staying) if not joining else None,
         stop_denied=carrier.stop_denied or any(job.stop_denied for job in staying),
         comes_back=state is JobState.STOPPING and bool(leaving),
@@ -58,7 +58,9 @@ def _start(job: ActiveJob | WaitingJob, now: float) -> float:
     return now if isinstance(job, WaitingJob) or job.started is None else job.started
 
 
-def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier) -> float | None:
+def _longest_remaining(
+    times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier
+) -> float | None:
     """Return the seconds from the latest start of a member until all members have ended, or None if not known.
 
     :param times: start and runtime of each member.
@@ -80,13 +82,13 @@ def bin_as_waiting_job(it: Bin) -> WaitingJob:
     """Return a waiting job that stands for a new carrier: the leader, with the longest runtime of all members."""
     return replace(
         it.leader,
-        max_runtime=_longest([job.max_runtime for job in it.members]),
-        expected=_longest([job.expected for job in it.members]),
+        max_runtime=_largest_if_known([job.max_runtime for job in it.members]),
+        expected=_largest_if_known([job.expected for job in it.members]),
         group=None,  # the places in groups were counted when the members were packed
         max_parallel=None,
     )
 
 
-def _longest(times: Sequence[float | None]) -> float | None:
+def _largest_if_known(times: Sequence[float | None]) -> float | None:
     known = [time for time in times if time is not None]
     return max(known) if len(known) == len(times) else None

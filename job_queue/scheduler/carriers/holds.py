@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from job_queue.scheduler.carriers.allocations import WHOLE
 from job_queue.scheduler.carriers.packing import Packing
-from job_queue.scheduler.explain.messages import group_limit, join
+from job_queue.scheduler.explain.messages import group_limit_message, join
 from job_queue.scheduler.model import Hold, JobState, Plan, Rule, Snapshot, WaitingJob, WaitReason
 
 
@@ -41,7 +41,7 @@ class MemberHolds:
         :param used: jobs of the group that are active or come before this member.
         :param most: jobs of the group that may be active at a time.
         """
-        message = group_limit(member, used, most)
+        message = group_limit_message(member, used, most)
         self._plan_independent.append(Hold(member.name, WaitReason.GROUP_LIMIT, message))
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
@@ -58,7 +58,7 @@ class MemberHolds:
         """Yield blocking jobs, and after each carrier its members."""
         for name in names:
             yield name
-            yield from (job.name for job in self._packing.carrier_attempt.get(name, ()))
+            yield from (job.name for job in self._packing.members.get(name, ()))
 
     def _of_allocations(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing
@@ -69,13 +69,13 @@ class MemberHolds:
                 leaving[it.claimant].append(it.job)
         for name, carrier in packing.promised.items():
             by = tuple(leaving[name])
-            yield Hold(name, WaitReason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
+            yield Hold(name, WaitReason.WAITING_FOR_STOPPING, self._promise_message(carrier, by), blockers=by)
         for name, assigned in packing.allocations.items():
             if (carrier := assigned.allocation.carrier) in gone:
                 message = f"Its carrier {carrier} makes room for {gone[carrier]}."
                 yield Hold(name, WaitReason.WAITING_FOR_CAPACITY, message)
 
-    def _promise(self, carrier: str, by: tuple[str, ...]) -> str:
+    def _promise_message(self, carrier: str, by: tuple[str, ...]) -> str:
         if by:
             verb = "has" if len(by) == 1 else "have"
             return f"GPUs of {carrier} are set aside for it. It starts when {join(by)} {verb} stopped."

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, merge
 from itertools import islice
 
-from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Row, allocation_on
+from job_queue.scheduler.carriers.allocations import WHOLE, FreeGpus, GpuAllocation, GpuAssignment, allocation_on
 from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Evict, JobState, Rule, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
 
 _Host = tuple[int, str]
 """A carrier that takes moved members: its free tenths of GPUs, and its name."""
 
-_Like = tuple[str, str, frozenset[str]]
+_MemberClass = tuple[str, str, frozenset[str]]
 """The kind, project and pools of a member, which determine the carriers that it may join."""
 
 
@@ -26,7 +26,7 @@ _Like = tuple[str, str, frozenset[str]]
 class Bin:
     """A carrier that does not exist yet, and the members for which it would be launched, in waiting order."""
 
-    row: Row
+    free_gpus: FreeGpus
     members: list[WaitingJob]
 
     @property
@@ -36,12 +36,12 @@ class Bin:
 
 
 @dataclass
-class _Rooms:
+class _EvictionOptions:
     """The carriers on which evictions can free enough GPUs for a member, least valuable victims first."""
 
     # keys of the victims, most valuable first; the carrier; the carrier's number of changes so far; the victims
     heap: list[tuple[list[VictimKey], str, int, Sequence[ActiveJob]]] = field(default_factory=list)
-    seen: int = 0  # changes of carriers that are already counted in
+    changes_seen: int = 0  # changes of carriers that are already counted in
 
 
 class Packing:
@@ -61,24 +61,27 @@ class Packing:
         self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # (kind, project) -> carriers
         for carrier in self.carriers.values():
             self._classes[carrier.kind, carrier.project].append(carrier)
-        self._active: dict[_Like, dict[str, Carrier]] = {}  # cache of the carriers that a member may join, by name
-        self.carrier_attempt = members_by_carrier(snapshot)
+        self._active: dict[
+            _MemberClass, dict[str, Carrier]
+        ] = {}  # cache of the carriers that a member may join, by name
+        self.members = members_by_carrier(snapshot)
         self._staying = {
-            name: [job for job in jobs if job.state is not JobState.STOPPING]
-            for name, jobs in self.carrier_attempt.items()
+            name: [job for job in jobs if job.state is not JobState.STOPPING] for name, jobs in self.members.items()
         }
         self.evictions: dict[str, Evict] = {}
-        self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
+        self._free: dict[str, FreeGpus] = {}  # carrier -> GPUs without a member
         # carrier -> GPUs that are not promised, and will be free once stopping and evicted members have ended
-        self._soon: dict[str, Row] = {}
+        self._soon_free: dict[str, FreeGpus] = {}
         for name, carrier in self.carriers.items():
-            self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
-            self._soon[name] = Row(carrier.gpus, map(_allocation, self.staying(name)))
+            self._free[name] = FreeGpus(carrier.gpus, map(_allocation, self.members[name]))
+            self._soon_free[name] = FreeGpus(carrier.gpus, map(_allocation, self.staying(name)))
         # (kind, project and pools of members; carriers closed to them) -> the fewest tenths of GPUs without a place
-        self._no_place: dict[tuple[_Like, frozenset[str]], int] = {}
+        self._no_place: dict[tuple[_MemberClass, frozenset[str]], int] = {}
         # (kind, project and pools of members; tenths of GPUs) -> the highest priority for which no victims were found
-        self._failed_searches: dict[tuple[_Like, int], int] = {}
-        self._rooms: dict[tuple[_Like, int, int], _Rooms] = defaultdict(_Rooms)  # also by tenths of GPUs and priority
+        self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
+        self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(
+            _EvictionOptions
+        )  # also by tenths of GPUs and priority
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -87,7 +90,7 @@ class Packing:
         self._kept: dict[str, str] = {}  # carrier -> the patient member for which the carrier's GPUs are kept
         self._keepers: set[str] = set()  # members for which a carrier is kept
         # kind, project and pools of members -> the fewest tenths of GPUs for which no carrier was left to keep
-        self._none_to_keep: dict[_Like, int] = {}
+        self._none_to_keep: dict[_MemberClass, int] = {}
         self.as_jobs: dict[str, ActiveJob] = {}  # cache: unchanged carrier -> its job of one instance
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
@@ -113,92 +116,92 @@ class Packing:
 
         :param closed: carriers that the member may not join.
         """
-        size, like = member.gpus or 0, (_like(member), closed)
+        size, member_class = member.gpus or 0, (_member_class(member), closed)
         # Free GPUs only become fewer until members are evicted. So if a member found no place, no larger member can.
-        if member.name not in self._keepers and size >= self._no_place.get(like, size + 1):
+        if member.name not in self._keepers and size >= self._no_place.get(member_class, size + 1):
             return False
         for at_once in (True, False):
             found = []
-            for name, carrier in self._of(member).items():
+            for name, carrier in self._joinable_carriers(member).items():
                 if (at_once and not carrier.takes_members) or name in closed:
                     continue
-                row = self._soon[name]
-                gpus = row.place(size, self._free[name] if at_once else None)
+                row = self._soon_free[name]
+                gpus = row.find_gpus(size, self._free[name] if at_once else None)
                 if gpus is not None and self._kept.get(name, member.name) == member.name:
-                    found.append((row.opens_a_gpu(gpus, size), row.free, name, gpus))
+                    found.append((row.would_split_whole_gpu(gpus, size), row.free, name, gpus))
             if found:
                 *_, name, gpus = min(found)
-                self._give(member, allocation_on(name, gpus, size), at_once=at_once)
+                self._record_allocation(member, allocation_on(name, gpus, size), at_once=at_once)
                 return True
-        self._no_place[like] = min(size, self._no_place.get(like, size))
+        self._no_place[member_class] = min(size, self._no_place.get(member_class, size))
         return False
 
-    def _of(self, member: WaitingJob) -> Mapping[str, Carrier]:
+    def _joinable_carriers(self, member: WaitingJob) -> Mapping[str, Carrier]:
         """Return the active carriers of the member's kind, project and pools, without reserved carriers."""
-        like = _like(member)
-        if like not in self._active:
-            self._active[like] = {
+        member_class = _member_class(member)
+        if member_class not in self._active:
+            self._active[member_class] = {
                 carrier.name: carrier
                 for carrier in self.carriers_of(member)
-                if carrier.pool in like[-1]
+                if carrier.pool in member_class[-1]
                 if carrier.state in (JobState.STARTING, JobState.RUNNING)
                 and carrier.name not in self._reserved_carriers
             }
-        return self._active[like]
+        return self._active[member_class]
 
-    def _give(self, member: WaitingJob, allocation: GpuAllocation, *, at_once: bool) -> None:
-        self._soon[allocation.carrier].take(allocation)
+    def _record_allocation(self, member: WaitingJob, allocation: GpuAllocation, *, at_once: bool) -> None:
+        self._soon_free[allocation.carrier].add(allocation)
         self.joining[allocation.carrier].append(member)
         self._note_change(allocation.carrier)
         if at_once:
-            self._free[allocation.carrier].take(allocation)
+            self._free[allocation.carrier].add(allocation)
             self.allocations[member.name] = GpuAssignment(member.name, allocation)
         else:
             self.promised[member.name] = allocation.carrier
 
-    def keep(self, member: WaitingJob) -> None:
+    def keep_carrier_for(self, member: WaitingJob) -> None:
         """Keep the GPUs that become free on one carrier for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
-        size, like = member.gpus or 0, _like(member)
-        if size >= self._none_to_keep.get(like, size + 1):
+        size, member_class = member.gpus or 0, _member_class(member)
+        if size >= self._none_to_keep.get(member_class, size + 1):
             return
         able = [
-            (self._soon[name].free, name)
-            for name, it in self._of(member).items()
+            (self._soon_free[name].free, name)
+            for name, it in self._joinable_carriers(member).items()
             if name not in self._kept and it.gpus * WHOLE >= size
         ]
         if able:
             self._kept[max(able)[1]] = member.name
             self._keepers.add(member.name)
         else:
-            self._none_to_keep[like] = size
+            self._none_to_keep[member_class] = size
 
     # --- new carriers -----------------------------------------------------------------------------------
 
-    def launch_for(self, members: Iterable[WaitingJob]) -> None:
+    def pack_into_new_carriers(self, members: Iterable[WaitingJob]) -> None:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
         full: dict[object, int] = {}  # (kind, project, demand and size) -> number of first bins without a place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
-            size, like = member.gpus or 0, (member.kind, member.project, demand)
-            bins, first = classes[like], full.get((like, size), 0)
+            size, member_class = member.gpus or 0, (member.kind, member.project, demand)
+            bins, first = classes[member_class], full.get((member_class, size), 0)
             for place in range(first, len(bins)):
                 it = bins[place]
-                if (gpus := it.row.place(size)) is not None:
-                    it.row.take(allocation_on("", gpus, size))
+                if (gpus := it.free_gpus.find_gpus(size)) is not None:
+                    it.free_gpus.add(allocation_on("", gpus, size))
                     it.members.append(member)
-                    full[like, size] = place
+                    full[member_class, size] = place
                     break
             else:
-                full[like, size] = len(bins)
-                row = Row(min(self._gpus[pool] for need in member.demand for pool in need))
-                gpus = row.place(size)
+                full[member_class, size] = len(bins)
+                row = FreeGpus(min(self._gpus[pool] for need in member.demand for pool in need))
+                gpus = row.find_gpus(size)
                 assert gpus is not None, "members are asked for nothing but pools that they fit into"
-                row.take(allocation_on("", gpus, size))
+                row.add(allocation_on("", gpus, size))
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
@@ -210,40 +213,40 @@ class Packing:
         Only members that are needed as victims are evicted. If several carriers are possible, the carrier with the
         least valuable victims is chosen.
         """
-        size, like = member.gpus or 0, _like(member)
-        if member.priority <= self._failed_searches.get((like, size), member.priority - 1):
+        size, member_class = member.gpus or 0, _member_class(member)
+        if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):
             return False
-        rooms = self._rooms_for(member)
-        if not rooms.heap:
-            self._failed_searches[like, size] = member.priority
+        options = self._eviction_options_for(member)
+        if not options.heap:
+            self._failed_searches[member_class, size] = member.priority
             return False
         self._failed_searches.clear()
-        _, name, _, victims = rooms.heap[0]
+        _, name, _, victims = options.heap[0]
         for victim in victims:
-            self._soon[name].leave(_allocation(victim))
+            self._soon_free[name].remove(_allocation(victim))
         self._evict(name, [Evict(victim.name, member.name, Rule.PREEMPT) for victim in victims])
-        gpus = self._soon[name].place(size)
+        gpus = self._soon_free[name].find_gpus(size)
         assert gpus is not None
-        self._give(member, allocation_on(name, gpus, size), at_once=False)
+        self._record_allocation(member, allocation_on(name, gpus, size), at_once=False)
         return True
 
-    def _rooms_for(self, member: WaitingJob) -> _Rooms:
+    def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
-        place = (_like(member), member.gpus or 0, member.priority)
-        able, changed = self._of(member), self._changed[member.kind, member.project]
-        if place in self._rooms:
-            rooms = self._rooms[place]
-            names: Iterable[str] = dict.fromkeys(changed[rooms.seen :])
+        place = (_member_class(member), member.gpus or 0, member.priority)
+        able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
+        if place in self._eviction_options:
+            options = self._eviction_options[place]
+            names: Iterable[str] = dict.fromkeys(changed[options.changes_seen :])
         else:
-            rooms, names = self._rooms[place], able
-        rooms.seen = len(changed)
+            options, names = self._eviction_options[place], able
+        options.changes_seen = len(changed)
         for name in names:
             if name in able and able[name].state is JobState.RUNNING and (victims := self._victims_on(name, member)):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
-                heappush(rooms.heap, (keys, name, self._changes[name], victims))
-        while rooms.heap and rooms.heap[0][2] != self._changes[rooms.heap[0][1]]:
-            heappop(rooms.heap)
-        return rooms
+                heappush(options.heap, (keys, name, self._changes[name], victims))
+        while options.heap and options.heap[0][2] != self._changes[options.heap[0][1]]:
+            heappop(options.heap)
+        return options
 
     def _evict(self, carrier: str, evictions: Iterable[Evict]) -> None:
         """Enter evictions of members of a carrier."""
@@ -264,25 +267,25 @@ class Packing:
 
         The result has only victims that are needed. The result is empty if there are not enough victims.
         """
-        row, size = self._soon[carrier].copy(), member.gpus or 0
+        row, size = self._soon_free[carrier].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
-        lower = [job for job in self.staying(carrier) if job.priority < member.priority and self._may_leave(job)]
+        lower = [job for job in self.staying(carrier) if job.priority < member.priority and self._may_be_evicted(job)]
         for job in sorted(lower, key=self._victim_key):
-            if row.place(size) is not None:
+            if row.find_gpus(size) is not None:
                 break
-            row.leave(_allocation(job))
+            row.remove(_allocation(job))
             leaving.append(job)
-        if row.place(size) is None:
+        if row.find_gpus(size) is None:
             return ()
         for job in sorted(leaving, key=self._victim_key, reverse=True):
-            row.take(_allocation(job))
-            if row.place(size) is None:
-                row.leave(_allocation(job))
+            row.add(_allocation(job))
+            if row.find_gpus(size) is None:
+                row.remove(_allocation(job))
             else:
                 leaving.remove(job)
         return leaving
 
-    def _may_leave(self, job: ActiveJob) -> bool:
+    def _may_be_evicted(self, job: ActiveJob) -> bool:
         if job.name not in self._evictable:
             runs = job.state is JobState.RUNNING
             self._evictable[job.name] = runs and self._guarantees.allow_to_evict(self._as_whole(job), self._now)
@@ -305,7 +308,7 @@ class Packing:
 
     # --- consolidation ----------------------------------------------------------------------------------
 
-    def movable(self) -> Iterator[str]:
+    def movable_carriers(self) -> Iterator[str]:
         """Yield the carriers whose members could all move to other running carriers, least work lost first.
 
         Do not continue the iteration after members were evicted: the later results would be wrong.
@@ -315,19 +318,19 @@ class Packing:
             staying = self.staying(name)
             if carrier.state is not JobState.RUNNING or not staying or self.joining[name]:
                 continue
-            if all(map(self._may_leave, staying)):
+            if all(map(self._may_be_evicted, staying)):
                 able.append((sum(self.work_lost(job) for job in staying), name))
         hosts = self._hosts() if able else {}
         return (name for _, name in sorted(able) if self._allocations_elsewhere(name, hosts) is not None)
 
-    def move(self, carrier: str, claimant: str) -> None:
+    def move_members(self, carrier: str, claimant: str) -> None:
         """Evict all members of a carrier, and reserve allocations on other carriers for them."""
         places = self._allocations_elsewhere(carrier, self._hosts())
         assert places is not None
         self._evict(carrier, [Evict(job.name, claimant, Rule.CONSOLIDATE) for job, _ in places])
         for _, allocation in places:
-            self._soon[allocation.carrier].take(allocation)
-        self._soon[carrier] = Row(self.carriers[carrier].gpus)
+            self._soon_free[allocation.carrier].add(allocation)
+        self._soon_free[carrier] = FreeGpus(self.carriers[carrier].gpus)
 
     def _hosts(self) -> Mapping[object, Sequence[_Host]]:
         """Return the carriers that take moved members, fewest free GPUs first, by kind, project and pool."""
@@ -339,7 +342,7 @@ class Packing:
                 and not self.is_emptied(name)
                 and it.pool not in self._drained
             ):
-                found[it.kind, it.project, it.pool].append((self._soon[name].free, name))
+                found[it.kind, it.project, it.pool].append((self._soon_free[name].free, name))
         for hosts in found.values():
             hosts.sort()
         return found
@@ -353,18 +356,18 @@ class Packing:
         """
         own = self.carriers[name]
         others = hosts.get((own.kind, own.project, own.pool), ())
-        used: dict[str, Row] = {}  # carriers that get some of these members
+        used: dict[str, FreeGpus] = {}  # carriers that get some of these members
         found = []
         for job in sorted(self.staying(name), key=lambda it: (-_allocation(it).size, it.name)):
             size = _allocation(job).size
             unused = islice(others, bisect_left(others, (size, "")), None)
             for free, it in merge(unused, sorted((row.free, it) for it, row in used.items())):
-                row = used.get(it, self._soon[it])
+                row = used.get(it, self._soon_free[it])
                 if it == name or row.free != free:  # skip the carrier itself and outdated numbers of free tenths
                     continue
-                if (gpus := row.place(size, self._free[it])) is not None:
+                if (gpus := row.find_gpus(size, self._free[it])) is not None:
                     allocation = allocation_on(it, gpus, size)
-                    used.setdefault(it, row.copy()).take(allocation)
+                    used.setdefault(it, row.copy()).add(allocation)
                     found.append((job, allocation))
                     break
             else:
@@ -387,7 +390,7 @@ def members_by_carrier(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
     return found
 
 
-def _like(member: WaitingJob) -> _Like:
+def _member_class(member: WaitingJob) -> _MemberClass:
     return member.kind, member.project, frozenset(pool for need in member.demand for pool in need)
 
 

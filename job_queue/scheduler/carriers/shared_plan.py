@@ -86,14 +86,14 @@ class _SharedPlan:
         """Return the plan."""
         packing = self._packing
         for candidate in self._candidates:
-            self._allocation(candidate)
-        packing.launch_for(self._unplaced)
+            self._allocate_or_leave_unplaced(candidate)
+        packing.pack_into_new_carriers(self._unplaced)
         decided = self._plan_instances()
-        if self._join_after(decided):
+        if self._join_reopened_carriers(decided):
             decided = self._plan_instances()
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
-            packing.launch_for([member for member in self._unplaced if member.name not in made_room])
+            packing.pack_into_new_carriers([member for member in self._unplaced if member.name not in made_room])
             decided = self._plan_instances()
         explain = self._explain_instances
         if self._consolidates(decided):
@@ -101,13 +101,13 @@ class _SharedPlan:
             explain = self._explain_instances
         return self._complete(replace(decided, holds=explain()) if explained else decided, explained=explained)
 
-    def _allocation(self, candidate: Candidate) -> None:
+    def _allocate_or_leave_unplaced(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
         if not self._groups.may_start(candidate, has_place=False):
             self._holds.beyond_group(member, *self._groups.count_and_limit(candidate))
             return
         if not self._packing.allocate(member, closed=self._closed_to(candidate)):
-            self._packing.keep(member)
+            self._packing.keep_carrier_for(member)
             self._unplaced.append(member)
         # Members without GPUs count as well, so that carriers are launched for no more members than a group allows.
         self._groups.enter(candidate)
@@ -135,7 +135,7 @@ class _SharedPlan:
             if end > job.started + job.max_runtime
         }
 
-    def _join_after(self, decided: Plan) -> bool:
+    def _join_reopened_carriers(self, decided: Plan) -> bool:
         """Let members join carriers that were closed only because of patient jobs which the plan starts.
 
         Otherwise a job might be evicted for a member although GPUs of a carrier are free for that member. Return
@@ -153,7 +153,7 @@ class _SharedPlan:
             if member.name in started
             or not self._packing.allocate(member, closed=self._closed_to(self._candidates_by_name[member.name]) | gone)
         ]
-        self._packing.launch_for(self._unplaced)
+        self._packing.pack_into_new_carriers(self._unplaced)
         return len(self._unplaced) < len(unplaced)
 
     def _plan_instances(self, *, without: str | None = None) -> Plan:
@@ -166,7 +166,7 @@ class _SharedPlan:
             replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
             for job in carriers_as_jobs(packing, snapshot.now)
         )
-        whole = (*(job for job in snapshot.active if job.allocation is None), *self._in_groups())
+        whole = (*(job for job in snapshot.active if job.allocation is None), *self._members_without_slots())
         reserved = dict(snapshot.reserved)
         for it in packing.bins:  # the leader may have changed since slots were reserved
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
@@ -183,7 +183,7 @@ class _SharedPlan:
         )
         return decided
 
-    def _in_groups(self) -> Iterator[ActiveJob]:
+    def _members_without_slots(self) -> Iterator[ActiveJob]:
         """Yield members that are active or get GPUs as jobs without slots, so that they count in their groups."""
         for member in self._snapshot.active:
             if member.allocation is not None and member.group is not None:
@@ -229,14 +229,14 @@ class _SharedPlan:
             return without.reservations.keys() & lacking, len(without.evictions)
 
         most_valuable = self._most_valuable_carriers()
-        for carrier in self._packing.movable():
+        for carrier in self._packing.movable_carriers():
             # The most valuable carrier of a group is evicted last. So if no job gains when this carrier is emptied, no
             # job gains when another carrier of the group is emptied.
             if not gained(most_valuable[self._group_of(carrier)])[0]:
                 continue
             claimants, evictions = gained(carrier)
             if claimants and evictions <= len(decided.evictions):  # the move must not add evictions
-                self._packing.move(carrier, min(claimants))
+                self._packing.move_members(carrier, min(claimants))
                 return True
         return False
 
@@ -269,11 +269,11 @@ class _SharedPlan:
                 launches.append(Launch(members, start.slots, len(starts)))
             else:
                 starts.append(start)
-        carrier_attempt = {
+        carrier_of_member = {
             job.name: job.allocation.carrier for job in self._snapshot.active if job.allocation is not None
         }
         # Members of an evicted carrier leave with the carrier, and are not evicted one by one.
-        leaving = [it for it in packing.evictions.values() if carrier_attempt[it.job] not in gone]
+        leaving = [it for it in packing.evictions.values() if carrier_of_member[it.job] not in gone]
         return replace(
             decided,
             starts=tuple(starts),
@@ -281,7 +281,7 @@ class _SharedPlan:
             launches=tuple(launches),
             evictions=(*decided.evictions, *leaving),
             holds=self._holds.of(decided) if explained else (),
-            closes=_closes(self._snapshot, decided, packing),
+            closes=_carriers_to_close(self._snapshot, decided, packing),
         )
 
 
@@ -313,33 +313,33 @@ def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
     """Yield the running carriers that all members leave, and whose instances are reserved for jobs that cannot join."""
-    carrier_attempt = members_by_carrier(snapshot)
+    members = members_by_carrier(snapshot)
     left = [
         carrier
         for carrier in sorted(snapshot.carriers, key=lambda it: it.name)
         if carrier.state is JobState.RUNNING
-        if all(job.state is JobState.STOPPING for job in carrier_attempt[carrier.name])
+        if all(job.state is JobState.STOPPING for job in members[carrier.name])
     ]
     if not left or not snapshot.reserved:
         return
-    free = _free(snapshot, gone=())
+    free = _free_slots(snapshot, gone=())
     waiting = {job.name: job for job in snapshot.waiting}
     for carrier in left:
         wanted = sum(
             slots.get(carrier.pool, 0)
             for name, slots in snapshot.reserved.items()
-            if name in waiting and not _takes(carrier, waiting[name])
+            if name in waiting and not _is_for(carrier, waiting[name])
         )
         if wanted > free[carrier.pool]:
             free[carrier.pool] += 1
             yield carrier.name
 
 
-def _takes(carrier: Carrier, job: WaitingJob) -> bool:
+def _is_for(carrier: Carrier, job: WaitingJob) -> bool:
     return job.gpus is not None and (job.kind, job.project) == (carrier.kind, carrier.project)
 
 
-def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ()) -> Counter[str]:
+def _free_slots(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ()) -> Counter[str]:
     """Return the slots that are free or being freed; negative if a pool is too small.
 
     Carriers hold their slots until they stop.
@@ -361,7 +361,7 @@ def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ())
     return free
 
 
-def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
+def _carriers_to_close(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
     """Return the empty carriers to stop: their instances are needed, or were kept for `keep_warm` seconds.
 
     Carriers that have been empty for the longest time come first.
@@ -371,11 +371,11 @@ def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, .
         it
         for it in snapshot.carriers
         if it.state is JobState.RUNNING and not it.stop_denied
-        if not packing.carrier_attempt[it.name] and not packing.joining[it.name]
+        if not packing.members[it.name] and not packing.joining[it.name]
     ]
     if not empty:
         return ()
-    free = _free(snapshot, gone, [start.slots for start in decided.starts])
+    free = _free_slots(snapshot, gone, [start.slots for start in decided.starts])
     wanted: Counter[str] = Counter()
     for slots in decided.reservations.values():
         wanted.update(slots)

@@ -13,19 +13,19 @@ from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.explain.messages import (
     MessageParts,
     Pools,
-    behind,
     clock,
     demand,
-    drained,
+    drain_message,
     duration,
     has_higher_rank,
     instances,
     join,
-    lately,
     level,
     of_pool,
-    over_budget,
+    over_budget_message,
+    recent_use_text,
     sentence,
+    waits_behind_message,
     with_is,
 )
 from job_queue.scheduler.fair_share import ServingOrder, ShareNode
@@ -33,7 +33,7 @@ from job_queue.scheduler.model import Calendar, Hold, Slots, Snapshot, WaitingJo
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
-from job_queue.scheduler.victims import has_reached_its_own
+from job_queue.scheduler.victims import has_reached_own_limit
 
 MAX_AHEAD = 20  # maximum number of jobs ahead in a hold
 
@@ -153,7 +153,7 @@ class _Reasons:
         for node in state.tree.top_nodes:
             self._projected.update(node.projected)
         self._needs = cache(self._needs_of)
-        self._aside = cache(self._aside_of)
+        self._set_aside_text = cache(self._make_set_aside_text)
 
     def of(self, job: WaitingJob) -> tuple[WaitReason, str]:
         """Return the reason and the message for this job."""
@@ -197,7 +197,7 @@ class _Reasons:
             lacking = [need for need in needs if not state.is_free(candidate, need)]
             if any(state.is_free(candidate, need, include_windows=True) for need in lacking):
                 return WaitReason.KEPT_FOR_PATIENT_JOB
-        if all(self._at_its_share(candidate.project, need) for need in needs):
+        if all(self._where_at_share(candidate.project, need) for need in needs):
             return WaitReason.BEHIND_FAIR_SHARE
         return self._reason_in_project(candidate.job, first)
 
@@ -208,9 +208,9 @@ class _Reasons:
         is_higher = has_higher_rank(first, job, self._snapshot.policy)
         return WaitReason.BEHIND_HIGHER_PRIORITY if is_higher else WaitReason.BEHIND_OTHERS
 
-    def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
+    def _where_at_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
         """Return a node and a pool where the job would exceed the entitlement and other nodes hold slots, or None."""
-        for node, pool, count in _asked(project, need):
+        for node, pool, count in _needed_on_path(project, need):
             held = node.projected[pool]
             if held + count > node.entitlement[pool] and self._projected[pool] > held:
                 return node, pool
@@ -233,7 +233,7 @@ class _Reasons:
         elif reason is WaitReason.BEHIND_FAIR_SHARE:
             why = self._behind_fair_share(candidate)
         else:
-            why = behind(candidate.job, first, count, self._snapshot)
+            why = waits_behind_message(candidate.job, first, count, self._snapshot)
         return f"{why} It needs {needs}."
 
     def _needs_of(self, alternatives: Demand) -> str:
@@ -253,9 +253,9 @@ class _Reasons:
             WaitReason.BACKOFF: self._backoff_message,
             WaitReason.REGION_UNREACHABLE: self._backoff_message,
             WaitReason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
-            WaitReason.DRAINED: partial(drained, snapshot=self._snapshot),
+            WaitReason.DRAINED: partial(drain_message, snapshot=self._snapshot),
             WaitReason.OWNER_LIMIT: self._parts.owner_limit,
-            WaitReason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
+            WaitReason.OVER_BUDGET: partial(over_budget_message, spending=self._spending, now=self._now),
         }
         if reason in messages_by_reason:
             return messages_by_reason[reason](job)
@@ -375,21 +375,21 @@ class _Reasons:
     def _set_aside(self, candidate: Candidate) -> str:
         """Return which slots are reserved for a job, and which jobs have to stop before the job starts."""
         slots = self._state.reservations[candidate.name]
-        aside = self._aside(tuple(slots.items()))
+        aside = self._set_aside_text(tuple(slots.items()))
         if not any(covers(slots, need) for need in candidate.alternatives):
             return f"{aside}. The other instances are held by jobs that cannot be stopped yet."
         leaving = self._parts.leaving(frozenset(slots))
         have = "has" if len(leaving) == 1 else "have"
         return f"{aside}. It starts when {join(leaving) or 'they'} {have} stopped."
 
-    def _aside_of(self, slots: tuple[tuple[str, int], ...]) -> str:
+    def _make_set_aside_text(self, slots: tuple[tuple[str, int], ...]) -> str:
         one = sum(count for _, count in slots) == 1
         return f"{demand([dict(slots)]).capitalize()} {'is' if one else 'are'} set aside for it"
 
     def _over_limit(self, candidate: Candidate) -> str:
         node, pool, held = next(
             (node, pool, held)
-            for node, pool, count in _asked(candidate.project, candidate.alternatives[0])
+            for node, pool, count in _needed_on_path(candidate.project, candidate.alternatives[0])
             if (held := max(node.current[pool], node.projected[pool])) + count > node.limit.get(pool, UNLIMITED)
         )
         return (
@@ -400,7 +400,9 @@ class _Reasons:
     def _over_non_preemptible_quota(self, job: WaitingJob, project: ShareNode, alternatives: Sequence[Slots]) -> str:
         node, pool = next(place for need in alternatives for place in _over_quota(project, need))
         why = (
-            "was preempted as often as its max_preemptions allows" if has_reached_its_own(job) else "is not preemptible"
+            "was preempted as often as its max_preemptions allows"
+            if has_reached_own_limit(job)
+            else "is not preemptible"
         )
         return (
             f"It needs {demand(alternatives)} and {why}, so it may use only quota. "
@@ -409,17 +411,17 @@ class _Reasons:
         )
 
     def _behind_fair_share(self, candidate: Candidate) -> str:
-        found = (self._at_its_share(candidate.project, need) for need in candidate.alternatives)
+        found = (self._where_at_share(candidate.project, need) for need in candidate.alternatives)
         node, pool = next(filter(None, found))
-        quota = node.quota.get(pool, 0)
+        quota, recent = node.quota.get(pool, 0), recent_use_text(node, pool)
         return (
             f"The {level(node)} {node.name} holds {instances(node.projected[pool], pool)} and is entitled to "
-            f"{node.entitlement[pool]} (quota {quota}{lately(node, pool)}), so no other {level(node)} has to give way: "
+            f"{node.entitlement[pool]} (quota {quota}{recent}), so no other {level(node)} has to give way: "
             f"{self._parts.others(node, pool)}."
         )
 
 
-def _asked(project: ShareNode, need: Slots) -> Iterator[tuple[ShareNode, str, int]]:
+def _needed_on_path(project: ShareNode, need: Slots) -> Iterator[tuple[ShareNode, str, int]]:
     """Yield the node, the pool and the slots that an alternative needs, for each node on the project's path."""
     return ((node, pool, count) for node in project.path for pool, count in need.items())
 
@@ -428,7 +430,7 @@ def _over_quota(project: ShareNode, need: Slots) -> list[tuple[ShareNode, str]]:
     """Return each node and pool where non-preemptible jobs would exceed the quota with this alternative."""
     return [
         (node, pool)
-        for node, pool, count in _asked(project, need)
+        for node, pool, count in _needed_on_path(project, need)
         if node.non_preemptible[pool] + count > node.quota.get(pool, 0)
     ]
 
@@ -468,7 +470,7 @@ def _in_serving_order(
         yield job
         candidate = known[job.name]
         own = state.reserved_for(candidate)
-        for node, pool, count in _asked(served, candidate.alternatives[0]):
+        for node, pool, count in _needed_on_path(served, candidate.alternatives[0]):
             usage[node][pool] += max(0, count - own.get(pool, 0))
         turns.refresh([served])
     for jobs in queued.values():

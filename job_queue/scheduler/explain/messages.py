@@ -163,7 +163,7 @@ class MessageParts:
 
     def group(self, candidate: Candidate) -> str:
         """Return how many jobs of the candidate's group are active, and how many are allowed."""
-        return group_limit(candidate.job, *self._state.groups.count_and_limit(candidate))
+        return group_limit_message(candidate.job, *self._state.groups.count_and_limit(candidate))
 
     # --- interactive jobs -------------------------------------------------------------------------------
 
@@ -201,11 +201,11 @@ class MessageParts:
         if marks:
             parts[0] += f" ({', '.join(marks)})"
         if staying := [user for user in self._users[pool] if not user.leaving]:
-            parts.append(f"{_count(staying)} used by {join(_named(staying))}")
+            parts.append(f"{_total_with_is(staying)} used by {join(_names_for_join(staying))}")
         if external := self._snapshot.external.get(pool, 0):
             parts.append(f"{external if staying else f'{with_is(external)} used'} by jobs outside the queue")
         if leaving := [user for user in self._users[pool] if user.leaving]:
-            parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
+            parts.append(f"{_total_with_is(leaving)} being freed by {join(_names_for_join(leaving))}")
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
@@ -214,7 +214,7 @@ class MessageParts:
         The empty strings let `join` count the jobs that it does not name.
         """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
-        return _named([user for _, user in sorted(found.items())])
+        return _names_for_join([user for _, user in sorted(found.items())])
 
     def windows(self, candidate: Candidate) -> str:
         """Return the jobs whose backfill windows contain slots that the candidate could use."""
@@ -311,15 +311,15 @@ class MessageParts:
         return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
 
 
-def _named(users: Sequence[_SlotUser]) -> list[str]:
+def _names_for_join(users: Sequence[_SlotUser]) -> list[str]:
     return [str(user) if place <= MAX_NAMES else "" for place, user in enumerate(users)]
 
 
-def _count(users: Iterable[_SlotUser]) -> str:
+def _total_with_is(users: Iterable[_SlotUser]) -> str:
     return with_is(sum(user.count for user in users))
 
 
-def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
+def waits_behind_message(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
     """Return a sentence about the first job of the project that is ahead and also lacks slots.
 
     If past use decides, add that the owner of that job has held fewer instances lately. If that job was submitted later
@@ -361,7 +361,7 @@ def _runtime(job: WaitingJob) -> str:
     return f"{duration(expected_runtime(job))}{unknown}"
 
 
-def group_limit(job: WaitingJob, used: int, most: int) -> str:
+def group_limit_message(job: WaitingJob, used: int, most: int) -> str:
     """Return how many jobs of a job's group are active or about to start, and how many are allowed.
 
     :param used: number of jobs that are counted in the group.
@@ -377,7 +377,7 @@ def level(node: ShareNode) -> str:
     return "department" if node.is_department else "project"
 
 
-def lately(node: ShareNode, pool: str) -> str:
+def recent_use_text(node: ShareNode, pool: str) -> str:
     """Return the recent use of a node, such as `; it used 3.5 on average lately, and its share is 2.0`.
 
     The text is empty if past use does not count.
@@ -388,7 +388,7 @@ def lately(node: ShareNode, pool: str) -> str:
     return f"; it used {held:.1f} on average lately, and its share is {fair:.1f}"
 
 
-def drained(job: WaitingJob, snapshot: Snapshot) -> str:
+def drain_message(job: WaitingJob, snapshot: Snapshot) -> str:
     """Return a sentence for each drain that forbids the job to start: pool, time, admin, reason, and end."""
     now, sentences = snapshot.now, []
     for pool in dict.fromkeys(pool for need in job.demand for pool in need):
@@ -398,11 +398,11 @@ def drained(job: WaitingJob, snapshot: Snapshot) -> str:
         why = f" ({drain.reason})" if drain.reason else ""
         ends = f"until an admin ends the drain (smq undrain {pool})"
         if drain.is_in_force(now):
-            since = f"has been drained by {person(drain.by)} since {clock(drain.at)}{why}"
+            since = f"has been drained by {name_of_caller(drain.by)} since {clock(drain.at)}{why}"
             sentences.append(f"Pool {pool} {since}: no job starts there {ends}.")
             continue
         runs = f"may run for {duration(UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime)}"
-        will = f"will be drained by {person(drain.by)} at {clock(drain.at)}, in {duration(drain.at - now)}{why}"
+        will = f"will be drained by {name_of_caller(drain.by)} at {clock(drain.at)}, in {duration(drain.at - now)}{why}"
         sentences.append(
             f"Pool {pool} {will}, {ends}. A job starts there only if its MaxRuntimeInSeconds ends before that time, "
             f"and this job {runs}."
@@ -410,14 +410,14 @@ def drained(job: WaitingJob, snapshot: Snapshot) -> str:
     return " ".join(sentences)
 
 
-def person(arn: str) -> str:
+def name_of_caller(arn: str) -> str:
     """Return the last part of a caller's ARN: the name of the user or session."""
     return arn.rpartition("/")[2].rpartition(":")[2] or "an admin"
 
 
-def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
+def over_budget_message(job: WaitingJob, spending: Spending, now: float) -> str:
     """Return sentences about a spent hard budget: its project or owner, the use, and the start of the next period."""
-    account = spending.forbids(job)
+    account = spending.forbidding_account(job)
     spent = spending.spent(account) if account else None
     assert account is not None
     assert spent is not None

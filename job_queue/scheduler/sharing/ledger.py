@@ -27,12 +27,12 @@ def decayed(duration: float, half_life: float) -> float:
     return -expm1(-LN2 * max(0.0, duration) / half_life) * half_life / LN2
 
 
-def remembers(policy: Policy) -> bool:
+def depends_on_past_use(policy: Policy) -> bool:
     """Return whether plans under this policy depend on past use."""
     return policy.settings.usage_half_life is not None or any(it.budget or it.owner_budget for it in policy.projects)
 
 
-def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
+def oldest_counted_time(policy: Policy, now: float, half_lives: float = 10) -> float:
     """Return the time before which ended attempts no longer count, in seconds since the epoch.
 
     :param half_lives: age in half-lives at which use no longer counts; after 10 half-lives, a thousandth is left.
@@ -93,7 +93,7 @@ class _ProjectUse:
         self._spent = _PeriodUse(project.budget) if project.budget else None
         self._spent_by_owner = _PeriodUse(project.owner_budget) if project.owner_budget else None
 
-    def begin(self, past: PastUse, now: float) -> None:
+    def load(self, past: PastUse, now: float) -> None:
         if self._half_life is not None:
             self._pools = {pool: _DecayedUse(value, now) for pool, value in past.lately.items()}
             self._owners = {owner: _DecayedUse(value, now) for owner, value in past.lately_by_owner.items()}
@@ -154,7 +154,7 @@ class UseLedger:
         }
         for name, use in (past or {}).items():
             if name in self._accounts:
-                self._accounts[name].begin(use, now)
+                self._accounts[name].load(use, now)
 
     def enter(self, project: str, owner: str, slots: Slots, began: float, ended: float) -> None:
         """Add the use of these slots by an attempt."""
@@ -171,7 +171,7 @@ def past_use_after(
 ) -> Mapping[str, PastUse]:
     """Return the past use as if these active attempts ended at `now`."""
     attempts = list(ended)
-    if not attempts or not remembers(policy):
+    if not attempts or not depends_on_past_use(policy):
         return past
     ledger = UseLedger(policy, past, now)
     for project, owner, slots, began in attempts:

@@ -33,7 +33,7 @@ def period_end(budget: Budget, now: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class BudgetUse:
     """The spent part of a budget."""
 
     budget: Budget
@@ -41,7 +41,7 @@ class Spent:
     instances: int = 0  # active instances, which continue to spend
 
     @property
-    def is_over(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the budget is spent."""
         return self.seconds >= self.budget.seconds
 
@@ -50,13 +50,13 @@ class Spent:
         """The spent instance-hours."""
         return self.seconds / HOUR
 
-    def changes(self, now: float) -> float:
+    def next_change(self, now: float) -> float:
         """Return the time at which the budget will be spent or its next period begins, in seconds since the epoch.
 
         Return infinity if the budget is not spent and no instance is active.
         """
         ends = period_end(self.budget, now)
-        if self.is_over:
+        if self.is_spent:
             return ends
         return min(ends, now + (self.budget.seconds - self.seconds) / self.instances) if self.instances else inf
 
@@ -67,7 +67,7 @@ class Spending:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._projects = {it.name: it for it in snapshot.policy.projects if it.budget or it.owner_budget}
-        self._found: dict[Account, Spent] = {}
+        self._computed: dict[Account, BudgetUse] = {}
         self._active: dict[Account, list[ActiveJob]] = defaultdict(list)
         for job in snapshot.active if self._projects else ():
             self._active[job.project, None].append(job)
@@ -80,41 +80,41 @@ class Spending:
     @property
     def overspent(self) -> frozenset[str]:
         """The projects whose soft budget is spent, which are served last."""
-        return frozenset(name for name in self._projects if self._is_over((name, None), BudgetKind.SOFT))
+        return frozenset(name for name in self._projects if self._is_spent((name, None), BudgetKind.SOFT))
 
-    def comes_last(self, project: str, owner: str) -> bool:
+    def is_owner_overspent(self, project: str, owner: str) -> bool:
         """Return whether an owner comes last in a project, because the owner's soft budget is spent."""
-        return project in self._projects and self._is_over((project, owner), BudgetKind.SOFT)
+        return project in self._projects and self._is_spent((project, owner), BudgetKind.SOFT)
 
-    def forbids(self, job: WaitingJob | ActiveJob) -> Account | None:
+    def forbidding_account(self, job: WaitingJob | ActiveJob) -> Account | None:
         """Return the account whose spent hard budget forbids the job to start, or None if there is none."""
         if job.project in self._projects:
             for account in ((job.project, None), (job.project, job.owner)):
-                if self._is_over(account, BudgetKind.HARD):
+                if self._is_spent(account, BudgetKind.HARD):
                     return account
         return None
 
-    def spent(self, account: Account) -> Spent | None:
+    def spent(self, account: Account) -> BudgetUse | None:
         """Return the spent part of a project's or an owner's budget, or None if there is no such budget."""
-        if account not in self._found:
+        if account not in self._computed:
             budget = _budget(self._projects.get(account[0]), account)
             if budget is None:
                 return None
-            self._found[account] = self._count(account, budget)
-        return self._found[account]
+            self._computed[account] = self._compute(account, budget)
+        return self._computed[account]
 
     def changes(self) -> Iterator[float]:
         """Yield the times at which relevant budgets will be spent or begin a new period, in seconds since the epoch."""
         waiting = [(job.project, owner) for job in self._snapshot.waiting for owner in (None, job.owner)]
         for account in dict.fromkeys((*self._active, *waiting)):
             if spent := self.spent(account):
-                yield spent.changes(self._snapshot.now)
+                yield spent.next_change(self._snapshot.now)
 
-    def _is_over(self, account: Account, kind: BudgetKind) -> bool:
+    def _is_spent(self, account: Account, kind: BudgetKind) -> bool:
         spent = self.spent(account)
-        return spent is not None and spent.budget.kind is kind and spent.is_over
+        return spent is not None and spent.budget.kind is kind and spent.is_spent
 
-    def _count(self, account: Account, budget: Budget) -> Spent:
+    def _compute(self, account: Account, budget: Budget) -> BudgetUse:
         (project, owner), now = account, self._snapshot.now
         began, seconds, jobs = period_start(budget, now), 0.0, self._active.get(account, [])
         if past := self._snapshot.past_use.get(project):
@@ -124,7 +124,7 @@ class Spending:
             for job in jobs
             if job.charged_since is not None
         ]
-        return Spent(budget, fsum((seconds, *running)), sum(sum(job.slots.values()) for job in jobs))
+        return BudgetUse(budget, fsum((seconds, *running)), sum(sum(job.slots.values()) for job in jobs))
 
 
 def _budget(project: Project | None, account: Account) -> Budget | None:

@@ -66,7 +66,7 @@ class HangWatch:
             return
         since = now - silence
         if self._activity(record, since, policy).is_silent:
-            transition = state_machine.hang(record.job, since, now, requeue=is_requeued(record.job, policy))
+            transition = state_machine.record_hang(record.job, since, now, requeue=is_requeued(record.job, policy))
             self._repository.apply(replace(transition, record=record), now)
 
     def _activity(self, record: JobRecord, since: float, policy: Policy) -> Activity:

@@ -8,7 +8,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.telemetry import log
 from job_queue.domain.domain_events import UnsavedJob
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.expectations.unsaved import LOOK_SECONDS, SavedWork
+from job_queue.domain.expectations.unsaved import LOOKUP_SECONDS, SavedWork
 from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import FOR_EVER, Job, epoch
 from job_queue.domain.policy import checkpoint_address
@@ -41,7 +41,7 @@ class UnsavedWork:
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results for these jobs, and an event for each attempt that is newly unsaved.
 
-        An attempt is looked up every LOOK_SECONDS until it has a checkpoint. An attempt without a checkpoint folder is
+        An attempt is looked up every `LOOKUP_SECONDS` until it has a checkpoint. Attempts without a folder are
         looked up once.
 
         :param jobs: see `unsaved_candidates`.
@@ -65,7 +65,7 @@ class UnsavedWork:
                 continue
             if name not in unsaved:
                 events.append(UnsavedJob(job, has_folder, now))
-            unsaved[name] = int(now) + LOOK_SECONDS if has_folder else FOR_EVER
+            unsaved[name] = int(now) + LOOKUP_SECONDS if has_folder else FOR_EVER
         return SavedWork(unsaved, frozenset(settled)), events
 
     def _is_unsaved(self, job: Job, policy: Policy) -> tuple[bool, bool]:

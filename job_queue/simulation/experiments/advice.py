@@ -11,7 +11,7 @@ from statistics import fmean
 
 from job_queue.scheduler import OutOfTimeError, Policy
 from job_queue.simulation.experiments.candidates import SettingChange, changes_of, with_changes
-from job_queue.simulation.experiments.experiment import Watch
+from job_queue.simulation.experiments.experiment import OnMoment
 from job_queue.simulation.metrics import Metrics, wait
 from job_queue.simulation.report import PolicyOutcome
 from job_queue.simulation.trace import TraceJob
@@ -111,10 +111,10 @@ class TimeLimit:
         return self.clock() - self.begun
 
 
-Simulate = Callable[[str, Policy, Sequence[TraceJob], Watch], PolicyOutcome]
+Simulate = Callable[[str, Policy, Sequence[TraceJob], OnMoment], PolicyOutcome]
 """Function with the arguments and the result of `Experiment.outcome`."""
 
-Show = Callable[[str, int, int, float], object]
+ShowProgress = Callable[[str, int, int, float], object]
 """Function that shows the progress. Arguments: a title, the numbers of finished and of expected simulations, and the
 elapsed seconds."""
 
@@ -131,7 +131,7 @@ class Advisor:
         policy: Policy,
         simulate: Simulate,
         limit: TimeLimit,
-        show: Show = lambda title, done, expected, elapsed: None,
+        show: ShowProgress = lambda title, done, expected, elapsed: None,
     ) -> None:
         self._policy = policy
         self._outcome = simulate

@@ -10,10 +10,10 @@ from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import Runtimes
 from job_queue.simulation.report import PolicyOutcome
 from job_queue.simulation.simulator import Simulator
-from job_queue.simulation.trace import Reading, TraceJob
+from job_queue.simulation.trace import TraceConversion, TraceJob
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-Watch = Callable[[str, int, int], object]
+OnMoment = Callable[[str, int, int], object]
 """Function that is called at the beginning of each simulation and after each moment. Arguments: a title, the number of
 finished jobs and the number of all jobs. An exception that the function raises ends the simulation."""
 
@@ -22,12 +22,12 @@ finished jobs and the number of all jobs. An exception that the function raises 
 class Experiment:
     """The conditions under which jobs are simulated, apart from the policy."""
 
-    reading: Reading
+    reading: TraceConversion
     overheads: Overheads = Overheads()
     runtimes: Runtimes = "predicted"
     max_factor: float = 1.5
 
-    def outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob], watch: Watch) -> PolicyOutcome:
+    def outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob], watch: OnMoment) -> PolicyOutcome:
         """Simulate the jobs of a trace under a policy.
 
         :raises TraceError: the policy lacks a project of the trace.
@@ -49,14 +49,14 @@ class Experiment:
         each = ((pool.capacity, pool.gpus or GPUS.get(pool.instance_type or "", otherwise)) for pool in policy.pools)
         return sum(capacity * gpus for capacity, gpus in each)
 
-    def _fairness(self, policy: Policy, runs: Sequence[JobRun], watch: Watch) -> dict[str, float]:
+    def _fairness(self, policy: Policy, runs: Sequence[JobRun], watch: OnMoment) -> dict[str, float]:
         """Return rho (see `metrics`) of each project with jobs and a quota; empty if there is only one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
             if own and any(project.quota.values()):
                 watch_it = partial(watch, f"Project {project.name} alone")
-                alone = self._run(_alone(policy, project), [run.job for run in own], watch_it)
+                alone = self._run(_without_other_projects(policy, project), [run.job for run in own], watch_it)
                 rho = finish_time_fairness(own, alone)
                 if rho is not None:
                     found[project.name] = rho
@@ -76,7 +76,7 @@ class Experiment:
         return replace(job, max_runtime=known)
 
 
-def _alone(policy: Policy, project: Project) -> Policy:
+def _without_other_projects(policy: Policy, project: Project) -> Policy:
     """Return a policy with only this project, in pools that are as large as the project's quota."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
     alone = replace(project, department=None, limit={})

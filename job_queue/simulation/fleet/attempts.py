@@ -32,7 +32,9 @@ class JobRun:
     lost: float = 0  # seconds of work that preemptions lost
     provisioned: float = 0  # seconds of the first provisioning
     restarts: float = 0  # seconds of stopping, and of repeated provisioning
-    trained: list[tuple[float, float]] = field(default_factory=list)  # begin and end of training, by ended attempt
+    training_periods: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # begin and end of training, by ended attempt
 
 
 @dataclass(eq=False, slots=True)
@@ -42,10 +44,10 @@ class SimulatedAttempt:
     run: JobRun
     slots: Slots
     launched: float
-    trains: float  # time at which the instances are up and the training begins
+    training_begins: float  # time at which the instances are up and the training begins
     stopping: bool = False
     expected: float | None = None  # expected seconds from the launch to the end
-    seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
+    original: ActiveJob | None = None  # the job in the first snapshot, if it was active there
     allocation: GpuAllocation | None = None  # for a member, which has no slots
     preemptions: int = 0  # evictions of the job within the day before the launch
     preempted_in_all: int = 0  # evictions of the job since its submission
@@ -57,13 +59,13 @@ class SimulatedAttempt:
         :param checkpoint: time of the last checkpoint; None: there is none.
         :param at_first: whether the simulated time is still the time of the first snapshot.
         """
-        job, seen = self.run.job, self.seen
+        job, original = self.run.job, self.original
         state = JobState.STOPPING if self.stopping else JobState.RUNNING
-        if seen is not None:
-            state = seen.state if at_first and not self.stopping else state
-            saved = checkpoint if checkpoint is not None else seen.checkpoint
-            comes_back = seen.comes_back if seen.state is JobState.STOPPING else self.stopping
-            return replace(seen, state=state, checkpoint=saved, expected=self.expected, comes_back=comes_back)
+        if original is not None:
+            state = original.state if at_first and not self.stopping else state
+            saved = checkpoint if checkpoint is not None else original.checkpoint
+            comes_back = original.comes_back if original.state is JobState.STOPPING else self.stopping
+            return replace(original, state=state, checkpoint=saved, expected=self.expected, comes_back=comes_back)
         return ActiveJob(
             job.name,
             job.project,
@@ -132,13 +134,15 @@ def guarantee_ends(attempts: Iterable[SimulatedAttempt]) -> list[float]:
     return ends + [launched + guaranteed for launched, guaranteed in carriers.values() if guaranteed]
 
 
-def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
+def free_slots(constants: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
     """Return the free slots of each pool; negative if more slots are taken than the pool has.
 
-    :param held: the slots of each attempt and each carrier. Slots of external jobs are in `world`.
+    :param held: the slots of each attempt and each carrier. Slots of external jobs are in `constants`.
     """
-    at_the_time = replace(world, now=now)
-    free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
+    at_the_time = replace(constants, now=now)
+    free = {
+        pool.name: at_the_time.capacity(pool) - constants.external.get(pool.name, 0) for pool in constants.policy.pools
+    }
     for slots in held:
         for pool, number in slots.items():
             free[pool] = free.get(pool, 0) - number

@@ -86,7 +86,7 @@ class SimulatedCarriers:
         if name in self._by_name and not self._members[name]:
             self._by_name[name] = replace(self._by_name[name], empty_since=now)
 
-    def empty_until(self) -> list[float]:
+    def times_to_close(self) -> list[float]:
         """Return, for each running carrier without members, the time until which its pool keeps it (`keep_warm`)."""
         return [
             (it.started if it.empty_since is None else it.empty_since) + self._keep.get(it.pool, 0)

@@ -23,7 +23,7 @@ class FreeSlots:
         for pool, count in slots.items():
             self._freed[pool].append((time, count))
 
-    def idle_before(self, free: Slots) -> None:
+    def record_idle(self, free: Slots) -> None:
         """Record the slots that were free before the step.
 
         :param free: all slots that are free at the end of the step.

@@ -11,7 +11,7 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.forecast import JOBS_IN_ALL_FUTURES, Doubt, Estimate, forecast
 from job_queue.simulation.workload import SimulatedJob
 
-MOST_FUTURES = 5
+MOST_PAIRED_FUTURES = 5
 GOLDEN_RATIO = 0.618033988749895  # multiples of this number modulo 1 are spread evenly, however many there are
 
 
@@ -50,10 +50,10 @@ class PairedFutures:
         self._on_progress = on_progress
         self._found: tuple[defaultdict[str, list[float | None]], ...] = (defaultdict(list), defaultdict(list))
         live = len(before.snapshot.active) + len(before.snapshot.waiting)
-        self._most = max(1, min(MOST_FUTURES, JOBS_IN_ALL_FUTURES // max(1, live)))
+        self._most = max(1, min(MOST_PAIRED_FUTURES, JOBS_IN_ALL_FUTURES // max(1, live)))
         self._done = 0
 
-    def simulate(self, most: int = MOST_FUTURES) -> None:
+    def simulate(self, most: int = MOST_PAIRED_FUTURES) -> None:
         """Simulate futures until `most` are done, or fewer if there are many live jobs or `may_go_on` returns False."""
         while self._done < min(most, self._most) and self._may_go_on():
             simulated = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]

@@ -108,7 +108,7 @@ def fail_twice_on_a_gpu(queue: Harness) -> None:
 def hang(queue: Harness) -> None:
     """A job hangs, so the queue stops its attempt, and it waits again."""
     job = queue.submit("job1").job
-    queue.repository.apply(state_machine.hang(job, queue.now - 1800, queue.now, requeue=True), queue.now)
+    queue.repository.apply(state_machine.record_hang(job, queue.now - 1800, queue.now, requeue=True), queue.now)
     queue.tick()
     queue.end("job1-qstamp-1", "Stopped")
 

@@ -134,7 +134,7 @@ def test_the_proof_of_a_throttled_call_counts_no_more() -> None:
     queue.submit("victim", 1)
     job = queue.job("victim")
     assert job.state == "starting"
-    assert (job.sent, job.unheard) == (1, ())
+    assert (job.sent, job.valid_proofs) == (1, ())
     queue.tick()
     assert queue.training.jobs["victim-qstamp-1"].tags["queue-proof"].startswith("2-")
     queue.end("victim-qstamp-1")

@@ -16,7 +16,7 @@ from job_queue.domain.capacity_backoff import (
     CapacityBackoff,
     after_refusal,
     after_success,
-    at_silent_site,
+    backoffs_of_silent_site,
 )
 from job_queue.scheduler import WaitReason
 from tests.jobs import P5
@@ -291,11 +291,11 @@ def test_a_small_success_does_not_let_a_gang_stop_others_again() -> None:
 
 
 def test_a_refusal_ends_the_silence_of_a_region_that_others_have_noted() -> None:
-    (silent,) = at_silent_site({}, ["p5"], 1000, "Could not connect.")
+    (silent,) = backoffs_of_silent_site({}, ["p5"], 1000, "Could not connect.")
     assert (silent.until, silent.instances, silent.unreachable) == (1000 + SILENT_SECONDS, 1, "Could not connect.")
     (lag,) = after_refusal({"p5": silent}, {"p5": 2}, 1001, 1001, lag="4 of 4 are counted")
     assert (lag.until, lag.unreachable) == (1001 + LAG_SECONDS, None)
-    (again,) = at_silent_site({"p5": silent}, ["p5"], 1060, "Could not connect.")
+    (again,) = backoffs_of_silent_site({"p5": silent}, ["p5"], 1060, "Could not connect.")
     assert again.until == 1060 + SILENT_SECONDS and again.failures > 1
     (lacking,) = after_refusal({"p5": again}, {"p5": 2}, 1070, 1070)
     assert (lacking.failures, lacking.unreachable) == (1, None)

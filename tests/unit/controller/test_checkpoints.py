@@ -7,7 +7,7 @@ import pytest
 
 from job_queue.controller.cycle import Controller
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.checkpoints import ASK_SECONDS, MOST_ASKED
+from job_queue.domain.fleet.checkpoints import LOOKUP_SECONDS, MOST_LOOKUPS
 from tests.jobs import NOW, OWNER, a_request
 from tests.queue_harness import Harness
 
@@ -99,14 +99,14 @@ def test_only_those_among_whom_is_chosen_are_looked_at() -> None:
 def test_each_is_looked_at_once_a_minute_and_few_in_a_cycle() -> None:
     queue = a_queue(15)
     queue.submit("urgent", 9)
-    assert len(queue.bucket.asked) == len(set(queue.bucket.asked)) == MOST_ASKED
+    assert len(queue.bucket.asked) == len(set(queue.bucket.asked)) == MOST_LOOKUPS
     queue.submit("urgent-too", 9)
     assert len(queue.bucket.asked) == len(set(queue.bucket.asked)) == 15, "the others"
     queue.submit("urgent-as-well", 9)
     assert len(queue.bucket.asked) == 15
-    queue.now += ASK_SECONDS
+    queue.now += LOOKUP_SECONDS
     queue.submit("late", 9)
-    assert len(queue.bucket.asked) == 15 + MOST_ASKED
+    assert len(queue.bucket.asked) == 15 + MOST_LOOKUPS
 
 
 def test_another_invocation_knows_what_one_has_seen() -> None:

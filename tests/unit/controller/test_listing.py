@@ -195,7 +195,7 @@ def test_a_walk_that_ends_after_its_most_pages_is_a_successful_comparison() -> N
     queue.tick()
     known = queue.repository.metadata()
     assert known.listing is not None
-    assert known.listing.sweeps
+    assert known.listing.is_sweeping
     assert known.reconciled == int(queue.now)
 
 

@@ -90,8 +90,8 @@ def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
     publication = Publication(
         Backend(queue.repository, queue.training, queue.policies, queue.clock, queue.parallel)  # type: ignore[arg-type]
     )
-    publication.take(0, lease, cluster, decided, queue.now)  # type: ignore[arg-type]
-    publication.publish(last=True)
+    publication.prepare(0, lease, cluster, decided, queue.now)  # type: ignore[arg-type]
+    publication.publish(is_last=True)
     queue.repository.release(lease)  # type: ignore[arg-type]
     tables.fails = False
     queue.tick()
@@ -117,8 +117,8 @@ def test_cycles_that_follow_each_other_write_now_and_then_and_the_last_one_alway
     for number in range(20):
         lease.fencing_token += 1  # type: ignore[union-attr]
         cluster, decided = queue.forecast()
-        publication.take(0, lease, cluster, decided, queue.now + number)  # type: ignore[arg-type]
-        publication.publish(last=number == 19)
+        publication.prepare(0, lease, cluster, decided, queue.now + number)  # type: ignore[arg-type]
+        publication.publish(is_last=number == 19)
         queue.accept(f"job{number}")  # the next plan differs
     assert queue.now - began == 20
     assert len(tables.times) - before <= 20 / PAUSE_SECONDS + 1

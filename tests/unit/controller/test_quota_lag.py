@@ -170,7 +170,7 @@ def test_lag_counts_no_failure_and_leaves_nothing_behind() -> None:
     waiting = [f"job{number:02}" for number in range(SLOTS, 2 * SLOTS)]
     (backoff,), jobs = queue.seen_at(queue.now + 50, lambda: (backoffs(queue), list(map(queue.job, waiting))))
     assert queue.account.refused
-    assert (backoff.failures, backoff.is_lag, backoff.lasts) == (0, True, False)
+    assert (backoff.failures, backoff.is_lag, backoff.is_lasting) == (0, True, False)
     assert [(it.state, it.tries, it.refusals) for it in jobs] == [("pending", 0, 0)] * SLOTS
     queue.pass_to(queue.now + 60)
     assert backoffs(queue) == []

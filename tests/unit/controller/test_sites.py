@@ -11,7 +11,7 @@ from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.fleet.sites import HomeSite, Origin, Site, name_in
-from job_queue.domain.policy import unusable_pools
+from job_queue.domain.policy import why_pools_are_unusable
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import REMEDIES, WaitReason
 from job_queue.services.policy_conflicts import conflicts
@@ -279,7 +279,7 @@ def test_a_job_runs_there_only_under_a_role_of_its_project(roles: list[str], sit
     assert queue.job("job1").site == site
     if site is None:
         job, policy = queue.job("job1"), queue.policies.of(queue.repository.policy()).policy
-        assert unusable_pools(job, policy) == (
+        assert why_pools_are_unusable(job, policy) == (
             "It cannot run in ohio: its role there, arn:aws:iam::222222222222:role/training, is not among the roles of "
             "project default."
         )

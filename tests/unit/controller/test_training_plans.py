@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import SageMakerTraining, training_job
 from job_queue.domain.errors import Forbidden, InvalidRequest, Unavailable
-from job_queue.domain.fleet.training_plans import ANNOUNCED_SECONDS, ASK_SECONDS, TAKEN_BACK_SECONDS, PlanPart
+from job_queue.domain.fleet.training_plans import DESCRIBE_SECONDS, NOTICE_SECONDS, TAKEN_BACK_SECONDS, PlanPart
 from job_queue.domain.job import iso
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Plan
@@ -103,7 +103,7 @@ def test_sagemaker_is_asked_at_most_once_in_some_minutes_and_by_ticks() -> None:
         queue.submit(name)
     queue.tick()
     assert queue.training.calls.count(("plan", ARN)) == 1
-    queue.now += ASK_SECONDS
+    queue.now += DESCRIBE_SECONDS
     queue.submit("d")
     assert queue.training.calls.count(("plan", ARN)) == 1
     queue.tick()
@@ -114,7 +114,7 @@ def test_without_an_answer_what_was_known_last_counts() -> None:
     queue = a_queue(a_plan(instances=1))
     queue.submit("a")
     queue.training.plans.clear()
-    queue.tick(2 * ASK_SECONDS)
+    queue.tick(2 * DESCRIBE_SECONDS)
     queue.submit("b")
     assert queue.states() == {"a": "running", "b": "pending"}
 
@@ -166,7 +166,7 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.tick(2 * HOUR)
     assert not [cause for cause in causes(queue, "long") if cause.startswith("notice: ")]
     closes = 5 * HOUR - TAKEN_BACK_SECONDS
-    queue.tick(closes - ANNOUNCED_SECONDS - 2 * HOUR)
+    queue.tick(closes - NOTICE_SECONDS - 2 * HOUR)
     queue.tick()
     (told,) = [cause for cause in causes(queue, "long") if cause.startswith("notice: ")]
     assert "SageMaker takes its instances back at" in told
@@ -178,7 +178,7 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.tick()
     assert queue.job("long").cut_off == int(NOW) + closes + HOUR
     queue.training.plans[ARN] = (a_plan(ends=50 * HOUR),)
-    queue.tick(ASK_SECONDS)
+    queue.tick(DESCRIBE_SECONDS)
     queue.tick()
     assert queue.job("long").cut_off is None
     assert causes(queue, "long")[-1] == "notice: its training plan was extended"
@@ -398,8 +398,8 @@ def test_attempts_and_external_jobs_on_a_plan_are_counted_as_its_use() -> None:
     queue.submit("elsewhere", ResourceConfig={"InstanceType": P4, "InstanceCount": 1, "VolumeSizeInGB": 30})
     queue.start_outside("theirs")
     queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], plan=ARN)
-    queue.tick(ASK_SECONDS + 1)
-    queue.tick(ASK_SECONDS + 1)
+    queue.tick(DESCRIBE_SECONDS + 1)
+    queue.tick(DESCRIBE_SECONDS + 1)
     assert queue.training.plan_uses[ARN] == 3
 
 

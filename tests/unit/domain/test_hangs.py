@@ -12,7 +12,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.expectations.hangs import (
     MOST_HANGS,
-    MOST_LOOKED_AT,
+    MOST_LOOKUPS,
     Activity,
     is_requeued,
     may_hang,
@@ -62,13 +62,13 @@ def test_jobs_that_may_hang(changes: dict[str, Any], looked_at: bool) -> None:
 
 
 def test_suspects_are_those_whose_gpus_are_idle_for_long_some_at_a_time_in_turn() -> None:
-    jobs = [running(f"j{number:02}") for number in range(MOST_LOOKED_AT + 3)]
+    jobs = [running(f"j{number:02}") for number in range(MOST_LOOKUPS + 3)]
     applied = AppliedPolicy(a_policy(), 1, {})
     cluster = ClusterState(Metadata(), applied, {job.name: job for job in jobs}, {}, ())
     idle = {job.launched or "": NOW - SILENT for job in jobs}
     first = suspects(cluster, idle, NOW, 0)
     second = suspects(cluster, idle, NOW, 1)
-    assert len(first) == len(second) == MOST_LOOKED_AT
+    assert len(first) == len(second) == MOST_LOOKUPS
     assert {job.name for job in (*first, *second)} == {job.name for job in jobs}
     assert suspects(cluster, dict.fromkeys(idle, NOW - SILENT + 1), NOW, 0) == []
     assert suspects(cluster, {}, NOW, 0) == [], "no figures, no suspects"
@@ -106,7 +106,7 @@ def ended(job: Job, status: str) -> state_machine.JobTransition:
 
 def test_an_attempt_that_hangs_is_stopped_and_its_job_waits_in_its_old_place() -> None:
     job = running(preempted=(), retries=2, entered=iso(NOW - 7300))
-    noticed = state_machine.hang(job, NOW - SILENT, NOW, requeue=True)
+    noticed = state_machine.record_hang(job, NOW - SILENT, NOW, requeue=True)
     assert noticed.cause is not None
     assert noticed.cause.startswith("hangs: no log line, no checkpoint and idle GPUs")
     assert (noticed.new.state, noticed.new.hung, noticed.new.hangs) == ("running", int(NOW - SILENT), 1)
@@ -125,14 +125,14 @@ def test_an_attempt_that_hangs_is_stopped_and_its_job_waits_in_its_old_place() -
 
 
 def test_completed_wins_and_so_does_a_cancellation() -> None:
-    hanging = state_machine.hang(running(), NOW - SILENT, NOW, requeue=True).new
+    hanging = state_machine.record_hang(running(), NOW - SILENT, NOW, requeue=True).new
     stopping = state_machine.stop_hung(hanging, NOW).new
     assert ended(stopping, "Completed").new.state == "completed"
     assert ended(replace(stopping, cancelled=True), "Stopped").new.state == "stopped"
 
 
 def test_a_mark_without_a_requeue_stops_nothing() -> None:
-    noticed = state_machine.hang(running(), NOW - SILENT, NOW, requeue=False)
+    noticed = state_machine.record_hang(running(), NOW - SILENT, NOW, requeue=False)
     assert (noticed.new.requeue_hung, noticed.new.hangs) == (False, 0)
     assert not replace(noticed.new, state=JobState.STOPPING).is_interrupted
     end = ended(noticed.new, "Completed")

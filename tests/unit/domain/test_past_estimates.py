@@ -14,8 +14,8 @@ from job_queue.domain.expectations.past_estimates import (
     PastEstimates,
     StartInterval,
     depends_on_queue,
+    estimated_wait,
     interval,
-    told_wait,
 )
 from job_queue.prediction.conformal import (
     FEWEST_LOOKS,
@@ -92,10 +92,10 @@ def test_errors_come_from_scores_and_from_limits() -> None:
 
 def test_an_unknown_start_is_told_an_hour_or_the_wait_so_far() -> None:
     unknown = Estimate("a", doubt=Doubt.FAR)
-    assert told_wait(unknown, NOW, NOW - 60) == UNKNOWN_WAIT
-    assert told_wait(unknown, NOW, NOW - 2 * UNKNOWN_WAIT) == 2 * UNKNOWN_WAIT
-    assert told_wait(Estimate("a", NOW + 60), NOW, NOW - 2 * UNKNOWN_WAIT) == 60
-    assert told_wait(Estimate("a", NOW - 60), NOW, NOW) == 0
+    assert estimated_wait(unknown, NOW, NOW - 60) == UNKNOWN_WAIT
+    assert estimated_wait(unknown, NOW, NOW - 2 * UNKNOWN_WAIT) == 2 * UNKNOWN_WAIT
+    assert estimated_wait(Estimate("a", NOW + 60), NOW, NOW - 2 * UNKNOWN_WAIT) == 60
+    assert estimated_wait(Estimate("a", NOW - 60), NOW, NOW) == 0
 
 
 def test_an_interval_comes_from_the_usual_errors() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempts
 from job_queue.domain.job import iso
-from job_queue.scheduler import Budget, PastUse, Policy, looks_back_to
+from job_queue.scheduler import Budget, PastUse, Policy, oldest_counted_time
 from job_queue.scheduler.sharing import ledger
 from job_queue.scheduler.sharing.ledger import UseLedger
 from tests.builders import a_policy, project
@@ -123,9 +123,9 @@ def test_without_half_life_and_budgets_nothing_is_remembered() -> None:
 
 def test_how_far_back_records_matter() -> None:
     policy = a_policy(8, [project("a", budget=Budget(10, "month")), project("b", owner_budget=Budget(1, 7))])
-    assert looks_back_to(policy, NOON) == datetime(2026, 11, 1, tzinfo=UTC).timestamp()
-    assert looks_back_to(remembering(), NOON) == NOON - 10 * HALF_LIFE
-    assert looks_back_to(a_policy(8, ["a"]), NOON) == NOON
+    assert oldest_counted_time(policy, NOON) == datetime(2026, 11, 1, tzinfo=UTC).timestamp()
+    assert oldest_counted_time(remembering(), NOON) == NOON - 10 * HALF_LIFE
+    assert oldest_counted_time(a_policy(8, ["a"]), NOON) == NOON
 
 
 def test_of_very_many_owners_those_are_forgotten_that_used_least(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,13 @@ import pytest
 
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import of_sizes, waiting_queue
-from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, default_policy, is_plain, placed
+from job_queue.domain.policy import (
+    MOST_COMBINATIONS,
+    alternatives,
+    default_policy,
+    needs_one_known_type,
+    request_for_slots,
+)
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import UNLIMITED, JobState, Prices
@@ -245,7 +251,7 @@ def test_sizes_are_told_from_other_alternatives() -> None:
 def test_jobs_of_whatever_sizes_wait_in_one_queue() -> None:
     """Each waiting queue is a read in every cycle."""
     assert waiting_queue("a", ({P5: 4}, {P5: 2})) == waiting_queue("a", ({P5: 1},))
-    assert is_plain(a_job(project="vision", demand=({P5: 4}, {P5: 2})), parse_policy(a_policy()))
+    assert needs_one_known_type(a_job(project="vision", demand=({P5: 4}, {P5: 2})), parse_policy(a_policy()))
 
 
 def test_several_pools_of_a_type_are_tried_in_the_projects_order() -> None:
@@ -277,7 +283,7 @@ def test_sagemaker_gets_a_plain_request_for_the_chosen_alternative() -> None:
         "VolumeSizeInGB": 30,
     }
     job = a_job(project="vision", demand=({P5: 1}, {P4: 2}), slots={"p4": 2}, state=JobState.STARTING)
-    sent = placed(TrainingRequest.read(request), job, policy)["ResourceConfig"]
+    sent = request_for_slots(TrainingRequest.read(request), job, policy)["ResourceConfig"]
     assert sent == {"InstanceType": P4, "InstanceCount": 2, "VolumeSizeInGB": 30}
 
 
@@ -285,14 +291,14 @@ def test_sagemaker_gets_a_plain_request_for_the_chosen_size() -> None:
     policy = parse_policy(a_policy())
     job = a_job(project="vision", demand=({P5: 4}, {P5: 2}), slots={"p5": 2}, state=JobState.STARTING)
     request = a_request(instances=4)
-    assert placed(TrainingRequest.read(request), job, policy)["ResourceConfig"] == request["ResourceConfig"] | {
-        "InstanceCount": 2
-    }
+    assert request_for_slots(TrainingRequest.read(request), job, policy)["ResourceConfig"] == request[
+        "ResourceConfig"
+    ] | {"InstanceCount": 2}
     anywhere = default_policy(8).policy
     job = a_job(demand=({P5: 4}, {P5: 2}), slots={"default": 2}, state=JobState.STARTING)
-    assert placed(TrainingRequest.read(request), job, anywhere)["ResourceConfig"] == request["ResourceConfig"] | {
-        "InstanceCount": 2
-    }
+    assert request_for_slots(TrainingRequest.read(request), job, anywhere)["ResourceConfig"] == request[
+        "ResourceConfig"
+    ] | {"InstanceCount": 2}
 
 
 def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:
@@ -302,10 +308,10 @@ def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:
         {"name": "spot", "instance_type": P5, "capacity": 1, "spot": True},
     ]
     policy = parse_policy({"pools": pools, "projects": [{"name": "default"}]})
-    planned = placed(TrainingRequest.read(a_request()), a_job(slots={"plan": 1}), policy)
+    planned = request_for_slots(TrainingRequest.read(a_request()), a_job(slots={"plan": 1}), policy)
     assert planned["ResourceConfig"]["TrainingPlanArn"] == plan
     assert "EnableManagedSpotTraining" not in planned
-    spot = placed(TrainingRequest.read(a_request()), a_job(slots={"spot": 1}), policy)
+    spot = request_for_slots(TrainingRequest.read(a_request()), a_job(slots={"spot": 1}), policy)
     assert spot["EnableManagedSpotTraining"] is True
     assert spot["StoppingCondition"] == {"MaxRuntimeInSeconds": 86400, "MaxWaitTimeInSeconds": 86400}
     assert "TrainingPlanArn" not in spot["ResourceConfig"]

@@ -42,7 +42,7 @@ def test_a_requeued_job_waits_in_its_old_position_and_is_not_counted_as_preempte
     end = ended(state_machine.stop_requeued(requested(job), NOW).new, Ending("Stopped"))
     new = end.new
     assert (new.state, new.attempt, new.priority, new.entered) == ("preempted", 2, 3, job.entered)
-    assert (new.preempted, new.retried, new.tries, new.ran) == (job.preempted, 0, 0, True)
+    assert (new.preempted, new.retried, new.tries, new.was_interrupted) == (job.preempted, 0, 0, True)
     assert (new.requeued_by, new.slots, new.backoff_until, new.held) == (None, {}, None, False)
     assert end.cause == f"requeued by {ANN}"
     assert job_event(end) is JobEvent.REQUEUED

@@ -14,7 +14,7 @@ from job_queue.prediction.conformal import (
     MOST_SCORES,
     LookScores,
     UsualErrors,
-    reduced,
+    representative_scores,
     score,
     wait_of,
 )
@@ -48,7 +48,7 @@ def test_a_larger_score_is_a_longer_wait(one: float, other: float, told: float) 
 
 @given(st.lists(scores, max_size=40))
 def test_few_scores_are_kept_of_a_look_and_none_beyond_its_range(found: list[float]) -> None:
-    kept = reduced(found)
+    kept = representative_scores(found)
     assert len(kept) == min(len(found), MOST_SCORES)
     assert list(kept) == sorted(kept)
     if found:
@@ -56,7 +56,7 @@ def test_few_scores_are_kept_of_a_look_and_none_beyond_its_range(found: list[flo
 
 
 def test_kept_scores_are_evenly_spaced() -> None:
-    assert reduced(range(90)) == pytest.approx([4.5 + 10 * place for place in range(9)])
+    assert representative_scores(range(90)) == pytest.approx([4.5 + 10 * place for place in range(9)])
 
 
 def test_few_looks_tell_only_how_many_they_are() -> None:

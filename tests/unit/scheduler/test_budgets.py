@@ -229,12 +229,12 @@ def with_budgets(snapshot: Snapshot, random: Random) -> Snapshot:
 def test_whose_hard_budget_is_spent_does_nothing_at_all(snapshot: Snapshot, random: Random) -> None:
     snapshot = with_budgets(snapshot, random)
     decided, spending = plan(snapshot), Spending(snapshot)
-    forbidden = {job.name for job in snapshot.waiting if spending.forbids(job)}
+    forbidden = {job.name for job in snapshot.waiting if spending.forbidding_account(job)}
     assert not forbidden & {start.job for start in decided.starts}
     assert not forbidden & {eviction.claimant for eviction in decided.evictions}
     assert not forbidden & decided.reservations.keys()
     # ... and the others fare as if it were not there.
-    moved = {job.name for job in snapshot.active if spending.forbids(job)}
+    moved = {job.name for job in snapshot.active if spending.forbidding_account(job)}
     assert not moved & {eviction.job for eviction in decided.evictions if eviction.rule is Rule.CONSOLIDATE}
     without = plan(replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in forbidden)))
     assert (decided.starts, decided.evictions, decided.shares) == (without.starts, without.evictions, without.shares)

@@ -12,13 +12,13 @@ from job_queue.scheduler import (
     WHOLE,
     ActiveJob,
     Carrier,
+    FreeGpus,
     GpuAllocation,
     JobState,
     Plan,
     Policy,
     Pool,
     Project,
-    Row,
     Rule,
     Settings,
     Snapshot,
@@ -88,13 +88,13 @@ def a_carrier(draw: Random, name: str, started: float) -> Carrier:
 
 
 def carrier_attempt(draw: Random, carrier: Carrier) -> Iterator[ActiveJob]:
-    row = Row(carrier.gpus)
+    row = FreeGpus(carrier.gpus)
     for number in range(draw.randint(0, 6)):
         size = draw.choice(SIZES)
-        if (gpus := row.place(size)) is None:
+        if (gpus := row.find_gpus(size)) is None:
             continue
         allocation = GpuAllocation(carrier.name, gpus, min(size, WHOLE))
-        row.take(allocation)
+        row.add(allocation)
         leaves = carrier.state is JobState.STOPPING or draw.random() < 0.15
         started = max(carrier.started, NOW - draw.choice((0, 300, 1200)))
         yield ActiveJob(

@@ -15,7 +15,7 @@ from job_queue.scheduler import (
     WhatIf,
     plan,
 )
-from job_queue.scheduler.what_if import OutOfTimeError, Raise, WhatIfOutcome
+from job_queue.scheduler.what_if import OutOfTimeError, RaisedAmount, WhatIfOutcome
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 
 JOB = waiting("job", priority=5)
@@ -61,7 +61,7 @@ def test_a_quota_for_a_job_that_is_not_preemptible_is_compared_with_jobs_like_it
     job = waiting("job", preemptible=False)
     others = [active(f"r{number}") for number in range(5)]
     trial = WhatIf(a_snapshot(*others, active("n", preemptible=False), job, policy=a_policy(8, [project("a", 1)])), job)
-    assert trial.raised("quota")[1] == [Raise("a", "p5", 1, 2)]
+    assert trial.raised("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
 
 
 def test_the_pools_of_its_project() -> None:
@@ -82,7 +82,7 @@ def test_limits_are_raised_at_every_level_where_they_stand_in_its_way() -> None:
     job = waiting("job")
     trial = WhatIf(a_snapshot(active("r"), stopping("s"), job, policy=full_limits()), job)
     policy, raises = trial.raised("limit")
-    assert raises == [Raise("a", "p5", 1, 2), Raise("x", "p5", 1, 2)]
+    assert raises == [RaisedAmount("a", "p5", 1, 2), RaisedAmount("x", "p5", 1, 2)]
     assert (policy.projects[0].limit, policy.departments[0].limit) == ({"p5": 2}, {"p5": 2})
     no_limits = a_snapshot(active("r"), job, policy=4)
     assert WhatIf(no_limits, job).raised("limit")[1] == []
@@ -100,9 +100,11 @@ def test_quotas_are_not_raised_over_what_the_pool_holds() -> None:
     jobs = (active("r", preemptible=False), job)
     owners = [project("a", 1), project("b", 1)]
     assert WhatIf(a_snapshot(*jobs, policy=a_policy(2, owners)), job).raised("quota")[1] == []
-    assert WhatIf(a_snapshot(*jobs, policy=a_policy(3, owners)), job).raised("quota")[1] == [Raise("a", "p5", 1, 2)]
+    assert WhatIf(a_snapshot(*jobs, policy=a_policy(3, owners)), job).raised("quota")[1] == [
+        RaisedAmount("a", "p5", 1, 2)
+    ]
     over = a_policy(2, owners, allow_oversubscription=True)
-    assert WhatIf(a_snapshot(*jobs, policy=over), job).raised("quota")[1] == [Raise("a", "p5", 1, 2)]
+    assert WhatIf(a_snapshot(*jobs, policy=over), job).raised("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
 
 
 def test_out_of_time_nothing_more_is_tried() -> None:
@@ -150,5 +152,5 @@ def test_a_member_would_start_if_others_made_room_or_it_were_smaller() -> None:
 def test_a_carrier_counts_against_its_projects_limit() -> None:
     job = waiting("job")
     policy, raises = WhatIf(with_a_carrier(job), job).raised("limit")
-    assert raises == [Raise("a", "p5", 1, 2)]
+    assert raises == [RaisedAmount("a", "p5", 1, 2)]
     assert policy.projects[0].limit == {"p5": 2}

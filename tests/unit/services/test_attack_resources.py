@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.domain.access.patterns import fits
+from job_queue.domain.access.patterns import matches_pattern
 from tests.jobs import OWNER, P5, ROLE, a_request
 from tests.unit.queue_api import ADMIN, P4, STRANGER, Api
 
@@ -201,11 +201,11 @@ def test_the_project_named_default_has_members_like_any_other() -> None:
     ],
 )
 def test_an_asterisk_stands_for_one_part_of_a_name(pattern: str, text: str, meant: bool) -> None:
-    assert fits(pattern, text) is meant
+    assert matches_pattern(pattern, text) is meant
 
 
 def test_a_pattern_of_many_asterisks_takes_no_time() -> None:
-    assert not fits("*a" * 30 + "b", "a" * 60)
+    assert not matches_pattern("*a" * 30 + "b", "a" * 60)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.job import iso
 from job_queue.scheduler import PastUse, WaitReason
 from job_queue.services.outlook import OutlookService
-from job_queue.simulation.forecast import CLOSE, Doubt, Estimate
+from job_queue.simulation.forecast import CLOSE_SECONDS, Doubt, Estimate
 from job_queue.simulation.workload import Overheads
 from tests.jobs import NOW, OWNER, a_request
 from tests.memory_tables import MemoryTables
@@ -64,8 +64,8 @@ def test_a_waiting_job_is_told_when_the_one_before_it_has_ended_as_others_like_i
     queue.submit("train-92")
     told = look(queue)
     first, second = told.estimates["train-91"], told.estimates["train-92"]
-    assert first.start == pytest.approx(began + 100 + HOUR, abs=CLOSE)
-    assert second.start == pytest.approx(began + 2 * (100 + HOUR), abs=2 * CLOSE)
+    assert first.start == pytest.approx(began + 100 + HOUR, abs=CLOSE_SECONDS)
+    assert second.start == pytest.approx(began + 2 * (100 + HOUR), abs=2 * CLOSE_SECONDS)
     assert told.expected["train-90"] == pytest.approx(100 + HOUR, abs=60), "from its launch to its end"
     assert told.expected["train-91"] == pytest.approx(100 + HOUR, abs=60), "from its next start to its end"
     assert told.at == queue.now
@@ -293,7 +293,7 @@ def test_the_api_tells_when_live_jobs_end_in_lists_and_alone() -> None:
     look(queue)
     told = ends_told(api)
     assert told["train-90"] == pytest.approx(began + 100 + HOUR, abs=60)
-    assert told["train-91"] == pytest.approx(began + 2 * (100 + HOUR), abs=CLOSE + 60)
+    assert told["train-91"] == pytest.approx(began + 2 * (100 + HOUR), abs=CLOSE_SECONDS + 60)
     queue.now += STALE_SECONDS
     assert ends_told(api) == told
     queue.now += 1

@@ -11,7 +11,7 @@ from job_queue.adapters.records.packed_json import compress, from_compressed, to
 from job_queue.domain.domain_events import DomainEvent, UnsavedJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.outlook import STALE_SECONDS
-from job_queue.domain.expectations.unsaved import LOOK_SECONDS, MOST_LOOKED, unsaved_candidates
+from job_queue.domain.expectations.unsaved import LOOKUP_SECONDS, MOST_LOOKUPS, unsaved_candidates
 from job_queue.domain.job import iso
 from job_queue.scheduler import JobState
 from job_queue.services.outlook import OutlookService
@@ -97,7 +97,7 @@ def test_a_job_that_saves_nothing_in_an_hour_is_found_once(watched: Watched) -> 
     assert watched.unsaved_since("job1") == pytest.approx(began, abs=1)
     for _ in range(60):
         assert watched.look(60) == []
-    assert len(watched.bucket.asked) == 1 + HOUR // LOOK_SECONDS
+    assert len(watched.bucket.asked) == 1 + HOUR // LOOKUP_SECONDS
     watched.queue.now += STALE_SECONDS + 1
     assert watched.unsaved_since("job1") is None, "the outlook is too old"
 
@@ -115,7 +115,7 @@ def test_a_later_checkpoint_ends_the_mark(watched: Watched) -> None:
     watched.queue.submit("job1")
     watched.look(HOUR)
     watched.bucket.written["job1"] = watched.queue.now
-    assert watched.look(LOOK_SECONDS) == []
+    assert watched.look(LOOKUP_SECONDS) == []
     assert watched.unsaved_since("job1") is None
     watched.look(10 * HOUR)
     assert len(watched.bucket.asked) == 2
@@ -174,10 +174,10 @@ def test_an_outage_of_s3_says_nothing_and_is_tried_again(watched: Watched) -> No
 
 
 def test_look_ups_are_bounded(watched: Watched) -> None:
-    for number in range(MOST_LOOKED + 2):
+    for number in range(MOST_LOOKUPS + 2):
         watched.queue.submit(f"job{number:02}")
     assert watched.look(HOUR, may_go_on=False) == []
-    assert len(watched.look()) == MOST_LOOKED
+    assert len(watched.look()) == MOST_LOOKUPS
     assert watched.look(60) == ["job10", "job11"]
 
 

@@ -25,7 +25,7 @@ from job_queue.scheduler import (
     WaitReason,
 )
 from job_queue.simulation.forecast import (
-    MANY,
+    MANY_LIVE_JOBS,
     Doubt,
     Estimate,
     forecast,
@@ -34,7 +34,7 @@ from job_queue.simulation.forecast import (
     repeat_arrivals,
     steps_for,
 )
-from job_queue.simulation.simulator import FEW, Simulator, no_step
+from job_queue.simulation.simulator import FEWEST_READ, Simulator, without_steps
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 NOW = 1_000_000.0
@@ -126,10 +126,10 @@ def test_jobs_start_after_the_jobs_on_which_they_depend(any_outcome: bool) -> No
         return replace(job, after=tuple((other, any_outcome) for other in others))
 
     chain = after(waits("b", 20), "a"), after(waits("c", 30), "a", "b"), waits("d", 5)
-    many = [after(waits(f"late{number}", 100), "c") for number in range(FEW)]
+    many = [after(waits(f"late{number}", 100), "c") for number in range(FEWEST_READ)]
     snapshot = a_snapshot(runs("a", 0), *chain, *many, capacity=4)
-    lengths = {"a": 1250, "b": 400, "c": 9000, "d": 10_000} | {f"late{number}": 10.0 for number in range(FEW)}
-    found = starts(told(snapshot, lengths, step=no_step))
+    lengths = {"a": 1250, "b": 400, "c": 9000, "d": 10_000} | {f"late{number}": 10.0 for number in range(FEWEST_READ)}
+    found = starts(told(snapshot, lengths, step=without_steps))
     assert [found[name] for name in ("b", "c", "d", "late0")] == [1250, 1650, 0, 1650 + 9000]
     assert starts(told(snapshot, lengths))["d"] == 0, "jobs that depend on others take no places among those read"
 
@@ -153,7 +153,7 @@ def test_no_more_jobs_of_a_group_run_at_a_time_than_it_allows_and_others_pass_th
     snapshot = a_snapshot(*there, *sweep, runs("ends in between", 0), waits("behind"), capacity=8)
     lengths = {f"trial{number}": 1000.0 for number in range(20)} | {"ends in between": 400.0, "behind": 10.0}
     assert starts(told(snapshot, lengths))["behind"] == 0, "limited jobs take no places among the jobs that are read"
-    found = starts(told(snapshot, lengths, step=no_step))
+    found = starts(told(snapshot, lengths, step=without_steps))
     early = 100 * active  # trial0 started earlier, so every second job starts earlier
     expected = {f"trial{number}": number // 2 * 1000 - early * (1 - number % 2) for number in range(active, 20)}
     assert found == expected | {"behind": 0}
@@ -301,7 +301,7 @@ def test_what_is_looked_at_together_is_near_what_is_looked_at_one_by_one() -> No
     names = [*(job.name for job in active), *(job.name for job in waiting)]
     likely = {name: [random.uniform(200, 4000)] for name in names}
     snapshot = a_snapshot(*active, *waiting, capacity=5, patience=None)
-    exact = forecast(snapshot, likely, OVERHEADS, step=no_step)
+    exact = forecast(snapshot, likely, OVERHEADS, step=without_steps)
     for name, estimate in forecast(snapshot, likely, OVERHEADS).items():
         right = exact[name].start
         assert estimate.start is not None and right is not None
@@ -311,17 +311,17 @@ def test_what_is_looked_at_together_is_near_what_is_looked_at_one_by_one() -> No
 def test_of_very_many_jobs_it_is_as_near() -> None:
     """Forty slots, jobs of a thousand seconds: they start in waves."""
     active = [runs(f"a{n}", 0) for n in range(40)]
-    waiting = [waits(f"w{n:03}", 1000 - n) for n in range(MANY)]
-    likely = {f"a{n}": [1000.0] for n in range(40)} | {f"w{n:03}": [1000.0] for n in range(MANY)}
+    waiting = [waits(f"w{n:03}", 1000 - n) for n in range(MANY_LIVE_JOBS)]
+    likely = {f"a{n}": [1000.0] for n in range(40)} | {f"w{n:03}": [1000.0] for n in range(MANY_LIVE_JOBS)}
     estimates = forecast(a_snapshot(*active, *waiting, capacity=40), likely, OVERHEADS, futures=1)
-    for place in range(MANY):
+    for place in range(MANY_LIVE_JOBS):
         start = estimates[f"w{place:03}"].start
         assert start is not None
         assert is_close(start - NOW, 1000.0 * (place // 40 + 1))
 
 
 def test_the_farther_away_and_the_more_jobs_the_more_is_looked_at_together() -> None:
-    few, more, many = steps_for(10), steps_for(550), steps_for(MANY + 1)
+    few, more, many = steps_for(10), steps_for(550), steps_for(MANY_LIVE_JOBS + 1)
     assert [few(0), few(10_000), few(100_000)] == [300, 300, 3000]
     assert [more(0), more(100_000)] == [300, 10_000]
     assert [many(0), many(100_000)] == [300, 25_000]
@@ -355,7 +355,7 @@ def test_a_forecast_that_knows_all_is_what_the_simulator_then_does(
     done = {run.job.name: run for run in simulator.run(jobs)}
     runtimes = {job.name: (100.0 + job.work,) for job in jobs}
     for moment in seen:
-        estimates = forecast(moment, runtimes, overheads, no_arrivals, futures=1, step=no_step, horizon=1e9)
+        estimates = forecast(moment, runtimes, overheads, no_arrivals, futures=1, step=without_steps, horizon=1e9)
         assert {name: it.start for name, it in estimates.items()} == {
             job.name: next(start for start in done[job.name].starts if start > moment.now) for job in moment.waiting
         }

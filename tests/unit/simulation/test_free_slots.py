@@ -8,7 +8,7 @@ def freed(*times: float, idle: int = 0) -> FreeSlots:
     slots = FreeSlots()
     for time in times:
         slots.free(time, {"p5": 1})
-    slots.idle_before({"p5": len(times) + idle})
+    slots.record_idle({"p5": len(times) + idle})
     return slots
 
 
@@ -33,12 +33,12 @@ def test_what_is_left_of_one_who_had_many_is_for_the_next() -> None:
     slots = FreeSlots()
     slots.free(10, {"p5": 3, "p4": 1})
     slots.free(20, {"p5": 1})
-    slots.idle_before({"p5": 4, "p4": 1})
+    slots.record_idle({"p5": 4, "p4": 1})
     assert [slots.take({"p5": 2, "p4": 1}), slots.take({"p5": 1}), slots.take({"p5": 1})] == [10, 10, 20]
 
 
 def test_another_step_knows_nothing_of_the_one_before() -> None:
     slots = freed(10.0)
     slots.begin()
-    slots.idle_before({"p5": 1})
+    slots.record_idle({"p5": 1})
     assert slots.take({"p5": 1}) is None

@@ -25,7 +25,7 @@ from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.forecast import forecast
 from job_queue.simulation.metrics import gpus_at_work, size_class, wait
 from job_queue.simulation.simulator import Simulator
-from job_queue.simulation.trace import Reading, TraceJob
+from job_queue.simulation.trace import TraceConversion, TraceJob
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000, member_overhead=5)
@@ -39,11 +39,11 @@ def a_policy(capacity: int = 1, keep_warm: float | None = None, **others: float 
 
 def a_member(name: str, submitted: float, work: float, gpus: float = 1, priority: int = 1) -> SimulatedJob:
     job = SimulatedJob(name, "all", priority, ({"p5": 1},), submitted, work)
-    return replace(job, gpus=round(gpus * 10), uses=gpus, part=gpus / GPUS)
+    return replace(job, gpus=round(gpus * 10), needed_gpus=gpus, part=gpus / GPUS)
 
 
 def a_whole_job(name: str, submitted: float, work: float, priority: int = 1) -> SimulatedJob:
-    return SimulatedJob(name, "all", priority, ({"p5": 1},), submitted, work, uses=GPUS)
+    return SimulatedJob(name, "all", priority, ({"p5": 1},), submitted, work, needed_gpus=GPUS)
 
 
 def simulated(policy: Policy, *jobs: SimulatedJob) -> dict[str, JobRun]:
@@ -99,14 +99,14 @@ def test_gpus_at_work_are_those_that_jobs_need() -> None:
 def test_a_trace_has_members_where_instances_are_shared() -> None:
     rows = [TraceJob("part", 0, 9, 0.25), TraceJob("three", 0, 9, 3, user="ada"), TraceJob("all", 0, 9, 8)]
     rows += [TraceJob("gang", 0, 9, 12), TraceJob("none", 0, 9, 0)]
-    jobs = Reading().jobs(rows, a_policy())
+    jobs = TraceConversion().jobs(rows, a_policy())
     assert [(job.gpus, job.instances, job.kind) for job in jobs] == [
         *((3, 1, ""), (30, 1, "ada"), (None, 1, "")),
         *((None, 2, ""), (None, 1, "")),
     ]
     whole = Policy((Pool("p5", 2),), (Project("all"),))
-    assert all(job.gpus is None for job in Reading().jobs(rows, whole))
-    assert [job.uses for job in jobs] == [0.25, 3, 8, 12, 0]
+    assert all(job.gpus is None for job in TraceConversion().jobs(rows, whole))
+    assert [job.needed_gpus for job in jobs] == [0.25, 3, 8, 12, 0]
 
 
 # --- what is known of the live queue ------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_all_end_and_no_gpu_is_given_twice(
     changes = sorted(
         change
         for run in runs
-        for begin, end in run.trained
-        for change in ((begin, run.job.uses), (end, -run.job.uses))
+        for begin, end in run.training_periods
+        for change in ((begin, run.job.needed_gpus), (end, -run.job.needed_gpus))
         if end > begin
     )
     at_work = 0.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.scheduler import Policy, Pool, Project
-from job_queue.simulation.trace import Reading, Regrouping, TraceError, TraceJob, read_trace
+from job_queue.simulation.trace import Regrouping, TraceConversion, TraceError, TraceJob, read_trace
 
 POLICY = Policy(
     (Pool("p5", 2, gpus=8), Pool("v100", 1)),
@@ -22,7 +22,7 @@ def trace(tmp_path: Path, *rows: str) -> Path:
 
 def test_interactive_jobs_are_not_preemptible_and_have_whole_instances_of_their_pools(tmp_path: Path) -> None:
     rows = read_trace(trace(tmp_path, "lab,0,60,1,true", "t1,0,60,1,false", "t2,0,60,1,"))
-    lab, *training = Reading().jobs(rows, POLICY)
+    lab, *training = TraceConversion().jobs(rows, POLICY)
     assert (lab.interactive, lab.preemptible, lab.demand, lab.gpus) == (True, False, ({"v100": 1},), None)
     for job in training:
         assert (job.interactive, job.preemptible, job.demand, job.gpus) == (False, True, ({"p5": 1},), 10)
@@ -48,7 +48,7 @@ def row(name: str, group: str = "vision", **more: Any) -> TraceJob:
 
 
 def test_a_job_of_the_history_has_its_instances_in_the_pools_of_their_type() -> None:
-    jobs = Reading().jobs(
+    jobs = TraceConversion().jobs(
         [
             row("spot", pool="p5-spot", instances=1),
             row("cpus", pool="cpu", gpus=0, instances=3),
@@ -66,7 +66,7 @@ def test_a_job_of_the_history_has_its_instances_in_the_pools_of_their_type() -> 
 
 
 def test_a_job_that_had_a_whole_instance_shares_none() -> None:
-    whole, part = Reading().jobs([row("whole", gpus=1, instances=1), row("part", gpus=1)], POLICY)
+    whole, part = TraceConversion().jobs([row("whole", gpus=1, instances=1), row("part", gpus=1)], POLICY)
     assert (whole.gpus, part.gpus) == (None, 10)
 
 
@@ -86,4 +86,4 @@ def test_all_projects_that_a_policy_lacks_are_named_at_once_with_the_remedy() ->
         r"jobs for another project \(the policy has vision, nlp\), or --exclude-project 'old' to leave them out"
     )
     with pytest.raises(TraceError, match=message):
-        Reading().jobs([row("a", "old"), row("b", "old"), row("c", ""), row("d")], TYPES)
+        TraceConversion().jobs([row("a", "old"), row("b", "old"), row("c", ""), row("d")], TYPES)

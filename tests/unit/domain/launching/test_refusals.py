@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.domain.launching.refusals import QuotaExceeded, is_temporary, objects_to_pool, quota_exceeded
+from job_queue.domain.launching.refusals import QuotaExceeded, blames_pool_fields, is_temporary, quota_exceeded
 
 LIMIT = "ResourceLimitExceeded: An error occurred: The account-level service limit "
 ASK = "Please use AWS Service Quotas to request an increase for this quota."
@@ -86,4 +86,4 @@ def test_the_sentence_says_what_to_ask_for() -> None:
     ],
 )
 def test_what_a_validation_exception_is_about(message: str, *, of_pool: bool, passes: bool) -> None:
-    assert (objects_to_pool(message), is_temporary(message)) == (of_pool, passes)
+    assert (blames_pool_fields(message), is_temporary(message)) == (of_pool, passes)

@@ -31,7 +31,7 @@ def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
     state = PlanState(snapshot, candidates, tree, groups)
     admission = Admission(snapshot, state)
     for first in (True, False):
-        admission.begin(first=first)
+        admission.begin(is_first=first)
         for candidate in candidates:
             if candidate.name not in state.settled:
                 admission.admit(candidate)

@@ -25,7 +25,7 @@ from job_queue.simulation.experiments.advice_report import (
     report_of,
 )
 from job_queue.simulation.experiments.candidates import CHANGES, SettingChange, changes_of, with_changes
-from job_queue.simulation.experiments.experiment import Watch
+from job_queue.simulation.experiments.experiment import OnMoment
 from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.report import PolicyOutcome
 from job_queue.simulation.trace import TraceJob
@@ -49,7 +49,7 @@ def waiting(rule: Rule, rho: Callable[[Settings], float] | None = None, looks: i
     :param looks: times that a simulation of changed settings looks at the clock.
     """
 
-    def simulate(label: str, policy: Policy, trace: Sequence[TraceJob], watch: Watch) -> PolicyOutcome:
+    def simulate(label: str, policy: Policy, trace: Sequence[TraceJob], watch: OnMoment) -> PolicyOutcome:
         for _ in range(looks if policy != POLICY else 1):
             watch("Simulation", 0, len(trace))
         runs = []
@@ -177,7 +177,7 @@ def test_a_long_history_is_shortened_to_its_latest_part() -> None:
 
     parts: list[str] = []
 
-    def slow(label: str, policy: Policy, trace: Sequence[TraceJob], watch: Watch) -> PolicyOutcome:
+    def slow(label: str, policy: Policy, trace: Sequence[TraceJob], watch: OnMoment) -> PolicyOutcome:
         for _ in range(len(trace) // 50):
             watch("Simulation", 0, len(trace))
         parts.append(trace[0].name)

@@ -28,7 +28,7 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import PolicyComparison, compare
-from job_queue.simulation.what_if.futures import MOST_FUTURES, PairedFutures
+from job_queue.simulation.what_if.futures import MOST_PAIRED_FUTURES, PairedFutures
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 NOW = 1_000_000.0
@@ -82,7 +82,7 @@ def test_more_instances_let_jobs_start_now_and_others_sooner() -> None:
     assert found.starts == (Start("b", {"p5": 1}),)
     assert not (found.evictions or found.unstartable or found.kept_waiting)
     assert changes(found) == {"c": (3, 1)}  # b is among those that start now
-    assert (found.waiting, found.known, found.futures) == (2, 2, MOST_FUTURES)
+    assert (found.waiting, found.known, found.futures) == (2, 2, MOST_PAIRED_FUTURES)
 
 
 def test_fewer_instances_stop_nobody_and_let_others_wait_longer() -> None:
@@ -251,7 +251,7 @@ def test_futures_that_are_done_count_where_the_next_is_given_up() -> None:
         futures = PairedFutures(basis, basis, 8 * HOUR, lambda left=left: next(left, False))  # type: ignore[misc]
         futures.simulate()
         starts = futures.starts()
-        if 0 < starts.futures < MOST_FUTURES:
+        if 0 < starts.futures < MOST_PAIRED_FUTURES:
             break
     assert starts.before == starts.after == {"b": NOW + HOUR}
 
