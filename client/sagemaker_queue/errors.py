@@ -49,10 +49,10 @@ class QueueError(Exception):
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
         """Return one error with the messages of ``errors`` (at least one), each remedy once, and the first field."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
-        made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
-        made.field = errors[0].field
-        made.errors = tuple(errors)
-        return made
+        combined = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
+        combined.field = errors[0].field
+        combined.errors = tuple(errors)
+        return combined
 
 
 class ConfigError(QueueError):

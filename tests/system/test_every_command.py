@@ -107,7 +107,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path, m
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
-    open_after_a_look(monkeypatch, gate)
+    open_after_a_poll(monkeypatch, gate)
     assert "is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
     until(lambda: smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"])
@@ -128,16 +128,16 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path, m
     assert every_command() == smq.used
 
 
-def open_after_a_look(monkeypatch: pytest.MonkeyPatch, gate: Path) -> None:
+def open_after_a_poll(monkeypatch: pytest.MonkeyPatch, gate: Path) -> None:
     """Let `later` end only once `smq notify` has seen it live: a job that has ended before gives no notice."""
-    look = JobWatch.look
+    poll = JobWatch.poll
 
-    def look_and_open(watch: JobWatch) -> list[Notice]:
-        found = look(watch)
+    def poll_and_open(watch: JobWatch) -> list[Notice]:
+        found = poll(watch)
         gate.touch()
         return found
 
-    monkeypatch.setattr(JobWatch, "look", look_and_open)
+    monkeypatch.setattr(JobWatch, "poll", poll_and_open)
 
 
 def submit_again(smq: Smq) -> None:

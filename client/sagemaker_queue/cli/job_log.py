@@ -31,8 +31,8 @@ class _JsonLogRenderer(JobLogRenderer):
         self.line(json.dumps({**origin, "message": event.message}))
 
 
-def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = "") -> int:
-    """Print the job's log so far, with the prefix ``whose`` on each line.
+def print_log(queue: QueueClient, name: str, lines: LineChoice, *, prefix: str = "") -> int:
+    """Print the job's log so far, with the prefix ``prefix`` on each line.
 
     Raises NotFound for a missing attempt or instance.
     """
@@ -43,7 +43,7 @@ def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = 
         raise NotFound(
             f"{name} has no attempt {lines.attempt}; its attempts: {', '.join(map(str, numbers)) or 'none yet'}."
         )
-    _show(Follower(queue, queue.aws_client("logs"), lines=lines).so_far(name), lines, whose)
+    _show(Follower(queue, queue.aws_client("logs"), lines=lines).so_far(name), lines, prefix)
     return DONE
 
 
@@ -56,11 +56,11 @@ def follow_log(queue: QueueClient, name: str, lines: LineChoice, *, poll: float)
     return ENDED_OTHERWISE if last and last.finished and last.state != "completed" else DONE
 
 
-def _show(events: Iterator[JobEvent], lines: LineChoice, whose: str = "") -> JobDetail | None:
+def _show(events: Iterator[JobEvent], lines: LineChoice, prefix: str = "") -> JobDetail | None:
     kind = _JsonLogRenderer if lines.as_json else JobLogRenderer
     streams = raw(sys.stdout), raw(sys.stderr)
     try:
-        return render_events(events, kind(*streams, name_instances=True, timestamps=lines.timestamps, prefix=whose))
+        return render_events(events, kind(*streams, name_instances=True, timestamps=lines.timestamps, prefix=prefix))
     except (ClientError, BotoCoreError) as error:
         raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
 

@@ -122,18 +122,20 @@ def json_flag(help: str = "print JSON", **attributes: Any) -> Decorator:
     return flag("--json", "as_json", help=help, **attributes)
 
 
-def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None) -> Decorator:
+def bundled(
+    name: str, make: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None
+) -> Decorator:
     """Add parameters to a command, and pass their values to the command's function as one argument ``name``.
 
-    ``of`` is called with the parameters' values as keywords, and its result is the argument. ``names`` are the keywords
-    (default: the fields of ``of``, which must then be a dataclass).
+    ``make`` is called with the parameters' values as keywords, and its result is the argument. ``names`` are the
+    keywords (default: the fields of ``make``, which must then be a dataclass).
     """
-    gathered_names = [field.name for field in fields(of)] if names is None else list(names)  # type: ignore[arg-type]
+    gathered_names = [field.name for field in fields(make)] if names is None else list(names)  # type: ignore[arg-type]
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(**values: Any) -> int:
-            gathered = of(**{field: values.pop(field) for field in gathered_names})
+            gathered = make(**{field: values.pop(field) for field in gathered_names})
             return command(**{name: gathered}, **values)
 
         decorated: Callable[..., int] = run
@@ -299,6 +301,6 @@ QUEUE_SECTION = "choice of the queue"
 
 
 def _note_queue(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    named = connection(context)
+    options = connection(context)
     if value is not None:
-        setattr(named, str(parameter.name), value)
+        setattr(options, str(parameter.name), value)

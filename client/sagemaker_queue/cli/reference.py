@@ -125,10 +125,10 @@ def _is_job_option(option: GroupedOption) -> bool:
     return row is not None and (set(row.names), row.help) == (set(option.opts), option.help)
 
 
-def _page(made: str, present: str) -> str:
-    """Return a page or section: the generated part ``made``, and the hand-written part of the present text."""
-    by_hand = _MADE.sub("", present, count=1).strip("\n") if _END in present else ""
-    return f"{made}\n\n{_END}\n" + (f"\n{by_hand}\n" if by_hand else "")
+def _page(generated: str, existing: str) -> str:
+    """Return a page or section: the generated part ``generated``, and the hand-written part of the present text."""
+    by_hand = _MADE.sub("", existing, count=1).strip("\n") if _END in existing else ""
+    return f"{generated}\n\n{_END}\n" + (f"\n{by_hand}\n" if by_hand else "")
 
 
 def _opening(described: NamedCommand, audience: str) -> str:

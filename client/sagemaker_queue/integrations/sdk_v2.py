@@ -59,8 +59,8 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         """Return bucket and key, with a job's name resolved to its last attempt's output."""
         jobs = self._hooks.jobs
         address = outputs.true_address(jobs.find_recent, f"s3://{bucket}/{key}", jobs.buckets_of)
-        own, _, own_key = address.removeprefix("s3://").partition("/")
-        return own, own_key
+        true_bucket, _, true_key = address.removeprefix("s3://").partition("/")
+        return true_bucket, true_key
 
     @property
     def queue(self) -> QueueClient:

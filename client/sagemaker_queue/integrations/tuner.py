@@ -159,7 +159,7 @@ class QueueTuner:
             metric=self._metric,
             maximize=self._maximize,
             queue=queue.config.url,
-            what=type(self.estimator).__name__,
+            program_id=type(self.estimator).__name__,
             sampler=self._sampler,
             pruner=self._pruner,
             seed=self._seed,
@@ -185,10 +185,10 @@ class QueueTuner:
             estimator._hyperparameters.update(trial.params)
         else:
             estimator.set_hyperparameters(**trial.params)
-        own = [{"Key": key, "Value": value} for key, value in trial.tags.items()]
-        named = {tag["Key"] for tag in own}
-        others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in named]
-        estimator.tags = [*others, *own]
+        trial_tags = [{"Key": key, "Value": value} for key, value in trial.tags.items()]
+        trial_keys = {tag["Key"] for tag in trial_tags}
+        others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in trial_keys]
+        estimator.tags = [*others, *trial_tags]
         if estimator.checkpoint_s3_uri:  # shared by all trials, so each trial gets a folder below this address
             estimator.checkpoint_s3_uri = f"{estimator.checkpoint_s3_uri.rstrip('/')}/{trial.job}"
         estimator.fit(inputs, wait=False, job_name=trial.job)

@@ -31,8 +31,12 @@ def missing_script(request: Mapping[str, Any], archive: Archive) -> str | None:
     if archive.has(script) or any(_is_within(script, path) for path in _data_paths(request)):
         return None
     files = [name for name, size in archive.names if size is not None]
-    meant = did_you_mean(script, files) or did_you_mean(script, [name for name in files if _SCRIPT.fullmatch(name)])
-    return f"The command runs {one_line(script)}, which is not in the packed folder (smq submit --list-files).{meant}"
+    suggestion = did_you_mean(script, files) or did_you_mean(
+        script, [name for name in files if _SCRIPT.fullmatch(name)]
+    )
+    return (
+        f"The command runs {one_line(script)}, which is not in the packed folder (smq submit --list-files).{suggestion}"
+    )
 
 
 def script_of(command: Sequence[str]) -> str | None:

@@ -108,10 +108,10 @@ class QueueClient(client.QueueClient):
             _refuse_keywords(job)
             return super().submit(request, preflight=preflight)
         with self._job_from_keywords(request, job) as (described, code, storage):
-            wanted = described.request()
-            upload_code(self, wanted, code, storage, preflight=preflight)
+            built_request = described.request()
+            upload_code(self, built_request, code, storage, preflight=preflight)
             times = described.relative_times
-        return _with_keywords(submit_request(self, wanted, preflight=preflight, relative_times=times))
+        return _with_keywords(submit_request(self, built_request, preflight=preflight, relative_times=times))
 
     @_with_job_keywords
     def sweep(
@@ -139,14 +139,14 @@ class QueueClient(client.QueueClient):
             first, *_ = [one.request() for one in jobs]  # an invalid request fails here, before the upload
             upload_code(self, first, code, storage, preflight=preflight)
         times = template.relative_times
-        done = submit_all(
+        result = submit_all(
             jobs, lambda one: submit_request(self, one.request(), preflight=preflight, relative_times=times)
         )
-        for error in filter(None, done.refused.values()):
-            missing = ", ".join(done.refused)
-            said = f"{len(done.refused)} of {amount(len(jobs), 'job')} not submitted: {missing}. {error}"
-            raise type(error)(said) from error
-        return Sweep(done.jobs)
+        for error in filter(None, result.refused.values()):
+            missing = ", ".join(result.refused)
+            message = f"{len(result.refused)} of {amount(len(jobs), 'job')} not submitted: {missing}. {error}"
+            raise type(error)(message) from error
+        return Sweep(result.jobs)
 
     @_with_job_keywords
     def plan(self, request: Mapping[str, Any] | Command, **job: Unpack[JobKeywords]) -> PlanAnswer:
@@ -200,9 +200,9 @@ class QueueClient(client.QueueClient):
         ``cause`` (such as useful or lost). ``project``, ``owner`` and ``group`` are patterns that select attempts.
         ``history`` describes the times.
         """
-        meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
-        attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
-        return usage_report(self, by, attempts, meant.projects)
+        selection = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
+        attempts = past_attempts(self, selection, _time(since), None if until is None else _time(until))
+        return usage_report(self, by, attempts, selection.projects)
 
     def failures(
         self,
@@ -220,8 +220,8 @@ class QueueClient(client.QueueClient):
         are patterns that select attempts. ``history`` describes the times. ``job(name).failure`` is the failure of one
         job.
         """
-        meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
-        attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
+        selection = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
+        attempts = past_attempts(self, selection, _time(since), None if until is None else _time(until))
         return failure_report(by, attempts)
 
     def wait(
@@ -256,17 +256,17 @@ class QueueClient(client.QueueClient):
             time.sleep(left)
 
         with Progress(silent=silent) as progress:
-            said = ""
+            message = ""
             for event in wait_until_finished(self, names, pace, pause):
                 if isinstance(event, JobDetail):
                     ended[event.job] = event
-                    said = f"{len(ended)} of {amount(len(names), 'job')} ended"
+                    message = f"{len(ended)} of {amount(len(names), 'job')} ended"
                     progress.note(state_sentence(event))
                 elif isinstance(event, UnfinishedJobs):
-                    said = str(event)
+                    message = str(event)
                 elif isinstance(event, Outage):
-                    said = f"{event.error} The jobs are not affected; asking again."
-                progress.show(said, html.progress(len(ended), len(names), said, list(ended.values())))
+                    message = f"{event.error} The jobs are not affected; asking again."
+                progress.show(message, html.progress(len(ended), len(names), message, list(ended.values())))
         return Jobs(ended[name] for name in names)
 
     def logs(
@@ -373,8 +373,8 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
                 nonlocal moved, percent
                 moved += size
                 if percent != (percent := 100 * moved // max(total, 1)):
-                    said = f"{verb} {file_size(total)}: {percent} %"
-                    progress.show(said, html.progress(moved, total, said))
+                    message = f"{verb} {file_size(total)}: {percent} %"
+                    progress.show(message, html.progress(moved, total, message))
 
             yield count
 

@@ -75,7 +75,7 @@ class Listing(Iterator[T]):
 
     def __str__(self) -> str:
         """Return all items as a table of text, from the first on."""
-        return self._printed(self._every())
+        return self._printed(self._all_items())
 
     def _read_next(self) -> None:
         """Read the next item. Raises StopIteration after the last item, and errors of the queue."""
@@ -92,7 +92,7 @@ class Listing(Iterator[T]):
             self._error = QueueError("The reading of this list was interrupted. Ask for the list again.")
             raise
 
-    def _every(self) -> Iterator[T]:
+    def _all_items(self) -> Iterator[T]:
         """Yield all items from the first on; read a page only when the caller iterates that far."""
         place = 0
         while True:
@@ -106,14 +106,14 @@ class Listing(Iterator[T]):
 
     def all(self) -> tuple[T, ...]:
         """Return all items, from the first on."""
-        return tuple(self._every())
+        return tuple(self._all_items())
 
     def to_frame(self) -> pd.DataFrame:
         """Return all items as a pandas DataFrame, one row each. Raises ImportError if pandas is not installed."""
-        return to_frame(self._every())
+        return to_frame(self._all_items())
 
     def _repr_html_(self) -> str:
-        return self._shown(self._every())
+        return self._shown(self._all_items())
 
 
 class Jobs(tuple[J, ...]):

@@ -37,7 +37,7 @@ from sagemaker_queue.queue.transport import ATTEMPTS, Transport
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway ends a request after 29 s with an answer of its own
 # An older queue does not send these members; status 200 of an older queue means true.
-_SAID_BY_STATUS = ("known", "wasFinished")
+_MEMBERS_FROM_STATUS = ("known", "wasFinished")
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 Answered = TypeVar("Answered", bound=Answer)
@@ -275,8 +275,8 @@ class QueueClient:
 
         Pass either ``policy`` or ``capacity``. Nothing is changed. Raises InvalidRequest with the faults of the policy.
         """
-        wanted = {"policy": policy, "capacity": capacity}
-        content = {member: value for member, value in wanted.items() if value is not None}
+        parameters = {"policy": policy, "capacity": capacity}
+        content = {member: value for member, value in parameters.items() if value is not None}
         _check_json(content)
         return self._call(routes.PREVIEW_POLICY, content={**content, "hours": hours})
 
@@ -296,9 +296,9 @@ class QueueClient:
             raise NotFound(f"There is no job {name!r}: a job's name has up to 63 letters, digits and inner hyphens.")
         path = operation.path.replace("{name}", name or "")
         status, answer = self._transport.call(operation.method, path, query=query, content=content)
-        older = dict.fromkeys(_SAID_BY_STATUS, status == HTTPStatus.OK)
+        from_status = dict.fromkeys(_MEMBERS_FROM_STATUS, status == HTTPStatus.OK)
         try:
-            return operation.answer.from_json({**older, **answer})
+            return operation.answer.from_json({**from_status, **answer})
         except UnreadableError as error:
             raise QueueError(
                 f"The queue's answer cannot be read: {error}."

@@ -47,21 +47,21 @@ def refusal(response: requests.Response) -> QueueError:
 def _gateway_refusal(response: requests.Response) -> QueueError:
     """Return the error for an answer of API Gateway, or of another server at the queue's address."""
     body = _body(response)
-    said = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
+    text = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
     error_type = response.headers.get("x-amzn-ErrorType", "").partition(":")[0]
     if error_type in _GATEWAY_REFUSALS:
         kind, advice = _GATEWAY_REFUSALS[error_type]
-        return kind(_sentences(f"API Gateway refused the request: {said}", advice))
+        return kind(_sentences(f"API Gateway refused the request: {text}", advice))
     kind = _kind(response.status_code)
     if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        return Unavailable(_sentences(_not_answered(response, said, advises_retry=False), _TOO_OFTEN))
+        return Unavailable(_sentences(_not_answered(response, text, advises_retry=False), _TOO_OFTEN))
     if kind is Unavailable:
-        return Unavailable(_not_answered(response, said, advises_retry=True))
+        return Unavailable(_not_answered(response, text, advises_retry=True))
     if kind in (NotFound, QueueError):
         return ConfigError(
-            f"There is no queue at {response.url} ({response.status_code} {said}); is the address right?"
+            f"There is no queue at {response.url} ({response.status_code} {text}); is the address right?"
         )
-    return kind(_sentences(said, _BODY_LIMIT if kind is TooLarge else None))
+    return kind(_sentences(text, _BODY_LIMIT if kind is TooLarge else None))
 
 
 def _kind(status: int) -> type[QueueError]:
@@ -75,17 +75,17 @@ def _kind(status: int) -> type[QueueError]:
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 
 
-def _not_answered(response: requests.Response, said: str, *, advises_retry: bool) -> str:
+def _not_answered(response: requests.Response, text: str, *, advises_retry: bool) -> str:
     request_id = response.headers.get("x-amzn-RequestId")
     trace = f", request id {request_id}" if request_id else ""
-    message = f"The queue could not answer (status {response.status_code}{trace}): {said}"
+    message = f"The queue could not answer (status {response.status_code}{trace}): {text}"
     return _sentences(message, "Try again later." if advises_retry else None)
 
 
-def _sentences(said: str, advice: str | None) -> str:
+def _sentences(text: str, advice: str | None) -> str:
     if not advice:
-        return said
-    return f"{said if said.endswith(('.', '!', '?')) else said + '.'} {advice}"
+        return text
+    return f"{text if text.endswith(('.', '!', '?')) else text + '.'} {advice}"
 
 
 def _errors(response: requests.Response) -> tuple[Error, ...]:

@@ -27,7 +27,7 @@ class StudyPlan:
     metric: SearchMetric
     maximize: bool
     queue: str  # the queue's address
-    what: str  # identifies the command or the estimator, which must not change
+    program_id: str  # identifies the command or the estimator, which must not change
     sampler: str = "tpe"
     pruner: str = "none"
     seed: int | None = None  # None: a random seed, which is stored in the study
@@ -46,7 +46,7 @@ class StudyPlan:
             "space": space_json(self.space),
             "metric": [self.metric.name, self.metric.regex, "maximize" if self.maximize else "minimize"],
             "sampler": [self.sampler, self.seed],
-            "what": self.what,
+            "what": self.program_id,
             "queue": self.queue,
         }
 

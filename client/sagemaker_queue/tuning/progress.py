@@ -32,9 +32,9 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
 def status_line(now: SearchProgress, metric: str) -> str:
     """Return the status line of a search: how many trials have ended, run and wait, and the best value."""
     waiting = sum(count for state, count in now.states.items() if state in WAITING or state == "submitted")
-    living = sum(now.states.values())
+    live = sum(now.states.values())
     best = f"; best {metric} {figure(now.best.value)}: trial {now.best.number}" if now.best else ""
-    return f"{now.ended} of {now.total} trials have ended, {living - waiting} run, {waiting} wait{best}"
+    return f"{now.ended} of {now.total} trials have ended, {live - waiting} run, {waiting} wait{best}"
 
 
 def figure(value: float | None) -> str:

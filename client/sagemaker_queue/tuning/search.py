@@ -96,41 +96,41 @@ class Search:
         stored trials remain unchanged, so the search can be continued.
         """
         for trial in self._study.running():
-            self._live[trial.number] = self._watched(trial, resumed=True)
-        yield from polled(self._look, OUTAGES_ENDURED, self._pace.pause, self._pace.failed)
+            self._live[trial.number] = self._live_trial(trial, resumed=True)
+        yield from polled(self._poll, OUTAGES_ENDURED, self._pace.pause, self._pace.failed)
 
-    def _look(self) -> Generator[SearchEvent, None, bool]:
-        yield from self._look_at_all()
+    def _poll(self) -> Generator[SearchEvent, None, bool]:
+        yield from self._poll_trials()
         self._pace.observe([(number, live.state, live.attempt) for number, live in self._live.items()])
         yield self._progress()
         return not self._live
 
-    def _look_at_all(self) -> Iterator[SearchEvent]:
+    def _poll_trials(self) -> Iterator[SearchEvent]:
         for live in list(self._live.values()):
-            yield from self._look_at(live)
+            yield from self._poll_trial(live)
         while len(self._live) < self._parallel and self._study.count() < self._trials:
             self.gave_up = self._failed >= GIVE_UP_AFTER
             if self.gave_up:
                 return
             trial = self._study.ask()
-            live = self._live[trial.number] = self._watched(trial, resumed=False)
+            live = self._live[trial.number] = self._live_trial(trial, resumed=False)
             yield from self._begin(live)
 
-    def _watched(self, trial: StoredTrial, *, resumed: bool) -> _Live:
+    def _live_trial(self, trial: StoredTrial, *, resumed: bool) -> _Live:
         return _Live(trial, MetricLog(self._logs, self._study.plan.metric, self._clock), resumed)
 
-    def _look_at(self, live: _Live) -> Iterator[SearchEvent]:
+    def _poll_trial(self, live: _Live) -> Iterator[SearchEvent]:
         if not live.trial.submitted:
             yield from self._begin(live)
             return
         try:
             job = self._queue.job(live.trial.job)
         except NotFound:
-            yield self._ended(live, "failed", reason="the queue does not know its job any more")
+            yield self._end_trial(live, "failed", reason="the queue does not know its job any more")
             return
         if live.resumed:
-            self._check_whose(live.trial, job)
-        hopeless = live.trial.is_hopeless(live.figures.read(job))
+            self._check_study(live.trial, job)
+        hopeless = live.trial.is_hopeless(live.metric_log.read(job))
         if job.finished:
             yield from self._finish(live, job)
             return
@@ -145,7 +145,7 @@ class Search:
         if live.resumed:
             try:
                 job = self._queue.job(trial.job)
-                self._check_whose(trial, job)
+                self._check_study(trial, job)
             except NotFound:
                 job = None
         if job is None:
@@ -153,7 +153,7 @@ class Search:
         trial.note_submitted()
         yield from self._changed(live, job.state if job else "submitted", job.attempt if job else 0)
 
-    def _check_whose(self, trial: StoredTrial, job: JobDetail) -> None:
+    def _check_study(self, trial: StoredTrial, job: JobDetail) -> None:
         tags = {tag["Key"]: tag["Value"] for tag in job.request.get("Tags", [])}
         if tags.get(STUDY_TAG) != trial.tags[STUDY_TAG]:
             raise NameTaken(
@@ -170,29 +170,31 @@ class Search:
     def _finish(self, live: _Live, job: JobDetail) -> Iterator[SearchEvent]:
         reason = job.reason.message if job.reason else "no reason is known"
         if job.state == "failed":
-            yield self._ended(live, "failed", reason=reason)
+            yield self._end_trial(live, "failed", reason=reason)
         elif job.state == "stopped" and live.trial.pruning:
-            yield self._ended(live, "pruned")
+            yield self._end_trial(live, "pruned")
         elif job.state == "stopped":
-            yield self._ended(live, "failed", reason=f"its job was stopped: {reason}")
-        elif live.figures.is_complete(job):
-            value = live.figures.last
+            yield self._end_trial(live, "failed", reason=f"its job was stopped: {reason}")
+        elif live.metric_log.is_complete(job):
+            value = live.metric_log.last
             if value is None:
                 pattern = self._study.plan.metric.regex
-                yield self._ended(live, "failed", reason=f"no line of its log matches {pattern!r}")
+                yield self._end_trial(live, "failed", reason=f"no line of its log matches {pattern!r}")
             elif math.isnan(value):
-                yield self._ended(live, "failed", reason=f"its {self._study.plan.metric.name} is not a number")
+                yield self._end_trial(live, "failed", reason=f"its {self._study.plan.metric.name} is not a number")
             else:
-                yield self._ended(live, "completed", value=value)
+                yield self._end_trial(live, "completed", value=value)
 
-    def _ended(self, live: _Live, state: str, *, value: float | None = None, reason: str | None = None) -> TrialChanged:
+    def _end_trial(
+        self, live: _Live, state: str, *, value: float | None = None, reason: str | None = None
+    ) -> TrialChanged:
         trial = live.trial
         if state == "completed":
             assert value is not None
             trial.complete(value)
         elif state == "pruned":
             trial.prune()
-            value = live.figures.last
+            value = live.metric_log.last
         else:
             trial.fail(reason or "")
         del self._live[trial.number]
@@ -205,7 +207,7 @@ class Search:
     def _changed(self, live: _Live, state: str, attempt: int) -> Iterator[TrialChanged]:
         if (live.state, live.attempt) != (state, attempt):
             live.state, live.attempt = state, attempt
-            row = TrialRow(live.trial.number, live.trial.job, state, live.figures.last, live.trial.params)
+            row = TrialRow(live.trial.number, live.trial.job, state, live.metric_log.last, live.trial.params)
             yield TrialChanged(row, attempt, live.resumed, best=False)
 
     def _progress(self) -> SearchProgress:
@@ -221,7 +223,7 @@ class _Live:
     """A trial that has not ended, with the latest state of its job."""
 
     trial: StoredTrial
-    figures: MetricLog
+    metric_log: MetricLog
     resumed: bool
     state: str = ""
     attempt: int = 0

@@ -58,9 +58,9 @@ def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[StoredSt
     ``folder()``. Raises InvalidOption if a study of that name has other settings, and Conflict if another process has
     the lock.
     """
-    with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
+    with _locked(plan.name, storage), _storage(plan.name, storage) as backend:
         study = optuna.create_study(
-            storage=kept,
+            storage=backend,
             study_name=plan.name,
             direction="maximize" if plan.maximize else "minimize",
             pruner=pruner_of(plan.pruner),
@@ -76,9 +76,9 @@ def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[
     """Yield the settings of a study and its trials; the study may be running. Raises NotFound."""
     if storage is None and not _file(name).exists():
         raise NotFound(f"There is no study {name} in {folder()}.")
-    with _storage(name, storage) as kept:
+    with _storage(name, storage) as backend:
         try:
-            study = optuna.load_study(study_name=name, storage=kept)
+            study = optuna.load_study(study_name=name, storage=backend)
         except KeyError as error:
             raise NotFound(f"There is no study {name}.") from error
         settings = study.user_attrs.get(_ATTRIBUTE)
@@ -224,16 +224,16 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
         yield JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
         return
     try:
-        kept = get_storage(storage)
+        backend = get_storage(storage)
     except Exception as error:  # an error of any database; not quoted, because the URL may contain a password
         why = type(error).__name__
         raise InvalidOption(
             f"The storage of the study cannot be used ({why}): does it exist, and is the address right?"
         ) from error
     try:
-        yield kept
+        yield backend
     finally:
-        kept.remove_session()
+        backend.remove_session()
 
 
 @contextmanager
@@ -276,18 +276,18 @@ def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
 
     Raises InvalidOption if the plan's settings differ from the stored settings.
     """
-    wanted = plan.settings()
-    kept = study.user_attrs.get(_ATTRIBUTE)
-    if kept is None:
+    settings = plan.settings()
+    stored = study.user_attrs.get(_ATTRIBUTE)
+    if stored is None:
         if study.get_trials(deepcopy=False):
             raise InvalidOption(f"The study {plan.name} has trials of another program: give another --study.")
         seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
-        kept = {**wanted, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
-        study.set_user_attr(_ATTRIBUTE, kept)
-    agreed: dict[str, Any] = kept
+        stored = {**settings, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
+        study.set_user_attr(_ATTRIBUTE, stored)
+    agreed: dict[str, Any] = stored
     if plan.seed is None:
-        wanted["sampler"] = [plan.sampler, agreed["sampler"][1]]
-    changed = [words for key, words in _SETTING_NAMES.items() if wanted[key] != agreed[key]]
+        settings["sampler"] = [plan.sampler, agreed["sampler"][1]]
+    changed = [words for key, words in _SETTING_NAMES.items() if settings[key] != agreed[key]]
     if changed:
         raise InvalidOption(
             f"There is a study {plan.name} already, with other settings: {' and '.join(changed)} differed. Give "

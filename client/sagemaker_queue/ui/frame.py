@@ -113,14 +113,14 @@ def build_frame(tab: Tab) -> None:
     nowhere = ui.label().classes("smq-nowhere").props("role=status")
 
     def mark(path: str) -> None:
-        here = path.partition("?")[0]
-        is_known = here in PLACES or here.startswith("/job/")
-        nowhere.set_text("" if is_known else f"There is no page {visible(here)}. This is the fleet.")
+        page = path.partition("?")[0]
+        is_known = page in PLACES or page.startswith("/job/")
+        nowhere.set_text("" if is_known else f"There is no page {visible(page)}. This is the fleet.")
         nowhere.set_visibility(not is_known)
         for place, link in links.items():
-            link.props("aria-current=page") if place == here else link.props(remove="aria-current")
+            link.props("aria-current=page") if place == page else link.props(remove="aria-current")
 
-    def look() -> None:
+    def refresh() -> None:
         outage.set_text(tab.poller.outage or "")
         outage.set_visibility(tab.poller.outage is not None)
         fresh.set_text(f"as of {tab.poller.at:%H:%M:%S} UTC")
@@ -140,8 +140,8 @@ def build_frame(tab: Tab) -> None:
     router = ui.context.client.sub_pages_router
     router.on_path_changed(mark)
     mark(router.current_path)
-    look()
-    ui.timer(1.0, look)
+    refresh()
+    ui.timer(1.0, refresh)
 
 
 def _keys_dialog() -> ui.dialog:

@@ -92,21 +92,21 @@ class Guard:
         headers = dict(pairs)
         doubled = any(len([1 for key, _ in pairs if key == name]) > 1 for name in ("host", "origin"))
         path = scope["path"]
-        asks = scope["type"] == "http" and scope["method"]
+        method = scope["type"] == "http" and scope["method"]
         below = _below(path, self._access.folder)
         if doubled or not self._is_own_host(headers.get("host", "")):
             await _refuse(
                 scope, send, "This page is only available at 127.0.0.1, at localhost, or at the address of the proxy."
             )
-        elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
+        elif path == ENTER and method == "POST" and headers.get("origin") == "null":
             await self._enter(receive, send)  # the handover's file and the server's own form send the Origin null
         elif not self._is_own_origin(headers):
             await _refuse(scope, send, "This page does not accept requests from other web pages.")
-        elif path == ENTER and asks == "POST":
+        elif path == ENTER and method == "POST":
             await self._enter(receive, send)
         elif below and self._has_cookie(headers):
             await self._app(self._inner(scope, below), receive, _with_headers(send))
-        elif path == "/" and asks in ("GET", "HEAD"):
+        elif path == "/" and method in ("GET", "HEAD"):
             await _answer(send, 200, _FORM)
         else:
             await _refuse(scope, send, "Start smq ui again, and enter the token that it prints.")
@@ -126,9 +126,9 @@ class Guard:
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
         # Not by SimpleCookie: one cookie of another server that it cannot parse would hide all of them.
-        own = f"{self._access.name}={self._access.cookie}".encode()
+        expected = f"{self._access.name}={self._access.cookie}".encode()
         cookies = [cookie.strip().encode() for cookie in headers.get("cookie", "").split(";")]
-        return any(secrets.compare_digest(cookie, own) for cookie in cookies)
+        return any(secrets.compare_digest(cookie, expected) for cookie in cookies)
 
     async def _enter(self, receive: Receive, send: Send) -> None:
         form = parse_qs((await _body(receive)).decode("latin-1"))

@@ -40,7 +40,7 @@ class Viewer:
         self._kept = timedelta(hours=hours)
         self._identity: Identity | None = None
         self._past: dict[tuple[str, int, datetime | None], PastAttempt] = {}
-        self._asked: datetime | None = None  # when the history was last read
+        self._history_read_at: datetime | None = None  # when the history was last read
         self._attempts: frozenset[tuple[str, int]] = frozenset()
 
     def __call__(self) -> View:
@@ -51,18 +51,18 @@ class Viewer:
         live = (*status.active, *status.waiting) if is_all else tuple(self._queue.jobs())
         now = datetime.now(timezone.utc)
         attempts = frozenset((job.job, job.attempt) for job in status.active)
-        if self._asked is None or self._attempts - attempts or now - self._asked > _LONGEST_GAP:
+        if self._history_read_at is None or self._attempts - attempts or now - self._history_read_at > _LONGEST_GAP:
             self._read_past(now)
         self._attempts = attempts
         return View(now, status, live, tuple(self._past.values()), self._identity)
 
     def _read_past(self, now: datetime) -> None:
         since = now - self._kept
-        if self._asked is not None:
-            since = max(since, self._asked - _OVERLAP)
+        if self._history_read_at is not None:
+            since = max(since, self._history_read_at - _OVERLAP)
         found = [*self._past.values(), *self._queue.history(since)]
         self._past = {(one.job, one.attempt, one.ended): one for one in _kept(found, now - self._kept)}
-        self._asked = now
+        self._history_read_at = now
 
 
 def _kept(found: Iterable[PastAttempt], since: datetime) -> Iterable[PastAttempt]:

@@ -34,16 +34,16 @@ def address_there(queue: QueueClient, job: JobSummary, place: Place, address: S3
     if place.region is None:
         return address
     buckets = bucket_by_region(queue.policy().policy, job.project)
-    there = buckets.get(place.region)
-    return replace(address, bucket=there) if there and address.bucket in buckets.values() else address
+    bucket = buckets.get(place.region)
+    return replace(address, bucket=bucket) if bucket and address.bucket in buckets.values() else address
 
 
 def bucket_by_region(policy: Mapping[str, object], project: str | None) -> Mapping[str, str]:
     """Return the buckets of a project by region; empty if the policy has none."""
     projects = policy.get("projects")
-    for each in projects if isinstance(projects, list) else []:
-        if isinstance(each, Mapping) and each.get("name") == project:
-            buckets: Mapping[str, str] = each.get("bucket_by_region") or {}
+    for entry in projects if isinstance(projects, list) else []:
+        if isinstance(entry, Mapping) and entry.get("name") == project:
+            buckets: Mapping[str, str] = entry.get("bucket_by_region") or {}
             return buckets
     return {}
 

@@ -57,14 +57,14 @@ def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submis
     """Submit the jobs in order, until a job is refused for a reason that also applies to the other jobs."""
     submitted: list[Submission] = []
     refused: dict[str, QueueError | None] = {}
-    over = False
+    refuses_all = False
     for job in jobs:
-        if over:
+        if refuses_all:
             refused[job.name] = None
             continue
         try:
             submitted.append(submit(job))
         except QueueError as error:
             refused[job.name] = error
-            over = not isinstance(error, _SINGLE_JOB_ERRORS)
+            refuses_all = not isinstance(error, _SINGLE_JOB_ERRORS)
     return SweepSubmission(tuple(submitted), refused)

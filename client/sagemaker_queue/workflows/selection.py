@@ -87,11 +87,11 @@ class Selection:
 
         Carriers, which are the queue's own jobs, are selected only if ``names`` is set.
         """
-        meant: Iterable[JobSummary] = (job for job in jobs if job in self and (not job.is_carrier or self.names))
+        selected: Iterable[JobSummary] = (job for job in jobs if job in self and (not job.is_carrier or self.names))
         if order != QUEUE_ORDER or reverse:
-            meant = sorted(meant, key=ORDERS[order].key)
-            meant = meant[::-1] if reverse else meant
-        return islice(meant, limit)
+            selected = sorted(selected, key=ORDERS[order].key)
+            selected = selected[::-1] if reverse else selected
+        return islice(selected, limit)
 
 
 def _matches(patterns: tuple[str, ...], *texts: str) -> bool:
@@ -115,8 +115,8 @@ def matching_job_names(
     return list(dict.fromkeys(found))
 
 
-def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
-    found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
+def _jobs(queue: QueueClient, states: str, selection: Selection, which: str) -> list[str]:
+    found = sorted(selection.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
     if not found:
         raise NotFound(f"No {'live ' if states == 'live' else ''}jobs {which}.")
     return [job.job for job in found]

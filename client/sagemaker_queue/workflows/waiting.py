@@ -29,8 +29,8 @@ class UnfinishedJobs:
         if len(self.jobs) == 1:
             return state_sentence(self.jobs[0])
         states = Counter(job.state for job in self.jobs)
-        each = ", ".join(f"{count} {state}" for state, count in states.items())
-        return f"{amount(len(self.jobs), 'job')} left: {each}"
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        return f"{amount(len(self.jobs), 'job')} left: {counts}"
 
 
 WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
@@ -46,7 +46,7 @@ def wait_until_finished(
     """
     left = dict.fromkeys(names)
 
-    def look() -> Generator[JobDetail | UnfinishedJobs, None, bool]:
+    def poll_jobs() -> Generator[JobDetail | UnfinishedJobs, None, bool]:
         live = _live(queue, left)
         for name in [name for name in left if name not in live]:
             job = queue.job(name)
@@ -61,7 +61,7 @@ def wait_until_finished(
             yield UnfinishedJobs([live[name] for name in left])
         return not left
 
-    return polled(look, OUTAGES_ENDURED, pause or pace.pause, pace.failed)
+    return polled(poll_jobs, OUTAGES_ENDURED, pause or pace.pause, pace.failed)
 
 
 def _live(queue: QueueClient, names: dict[str, None]) -> dict[str, JobSummary]:

@@ -69,7 +69,7 @@ def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> J
 
 
 def told(watch: JobWatch) -> list[str]:
-    return [notice.text for notice in watch.look()]
+    return [notice.text for notice in watch.poll()]
 
 
 def test_what_was_before_is_no_news_and_nothing_is_told_twice() -> None:
@@ -86,7 +86,7 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "submitted")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["a"] += [
         (20, "starting", ""),
         (20, "running", ""),
@@ -115,7 +115,7 @@ def fail(queue: Queue, *names: str, owner: str = "ann", failure: Any = FAILURE) 
 
 def watching_from_now(queue: Queue) -> JobWatch:
     watch = watching(queue, "failed", "finished")
-    watch.look()
+    watch.poll()
     return watch
 
 
@@ -171,7 +171,7 @@ def test_a_requeue_is_told_with_the_person() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     by = "arn:aws:iam::123456789012:user/lea"
     queue.histories["a"] += [(30, "preempted", f"requeued by {by}; it failed while it was being stopped: exit 143")]
     assert told(watch) == [
@@ -183,7 +183,7 @@ def test_changes_of_a_job_that_waits_again_are_no_preemptions() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     by = "arn:aws:iam::123456789012:user/ann"
     queue.histories["a"] += [(9, "preempted", "made room for b"), (10, "preempted", f"held by {by}")]
     assert told(watch) == [
@@ -203,7 +203,7 @@ def test_a_late_start_is_told_once_although_the_job_only_waits() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "submitted")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.more["a"] = LATE
     assert told(watch) == [f"{NOT_STARTED}."]
     assert told(watch) == []
@@ -223,7 +223,7 @@ def test_a_late_start_tells_the_further_pools(cause: str, pools: list[str], told
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "submitted")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["a"].append((5, "pending", cause))
     queue.more["a"] = {**LATE, "startByAction": "next_pool", "pools": pools}
     assert told(watch) == [f"{NOT_STARTED}{told_too}."]
@@ -234,7 +234,7 @@ def test_a_late_start_that_was_known_or_ended_the_job_is_no_news() -> None:
     queue.histories = {"a": [(0, "pending", "submitted")], "b": [(0, "pending", "submitted")]}
     queue.more["a"] = LATE
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["a"].append((20, "running", ""))
     queue.histories["b"].append((5, "stopped", f"stopped: {MISSED}"))
     queue.more["b"] = {**LATE, "startByAction": "cancel"}
@@ -248,7 +248,7 @@ def test_work_without_a_checkpoint_is_told_once_for_each_attempt() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
     watch = watching(queue, "unsaved", "late")
-    watch.look()
+    watch.poll()
     queue.more["a"] = {"unsavedSince": "2026-11-21T10:01:00Z"}
     (first,) = told(watch)
     assert first.startswith("a (ann, project vision) has run for ")
@@ -271,7 +271,7 @@ def test_a_hang_is_told_once_for_each_attempt(cause: str, action: str) -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
     watch = watching(queue, "hangs", "preempted")
-    watch.look()
+    watch.poll()
     silent = "hangs: no log line, no checkpoint and idle GPUs since 2026-11-21 10:30:00 UTC at the latest"
     queue.histories["a"].append((61, "running", f"{silent}{cause}"))
     hung = {"hungSince": "2026-11-21T10:30:00Z"}
@@ -293,7 +293,7 @@ def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["a"] += [(20, "starting", ""), (21, "running", "")]
     queue.listed_before = 1
     assert told(watch) == ["a (ann, project vision) has started, after 21m00s in the queue."]
@@ -305,7 +305,7 @@ def test_only_starts_after_a_long_wait_are_told() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "")], "b": [(15, "pending", "")]}
     watch = watching(queue, waited=600)
-    watch.look()
+    watch.poll()
     for name in ("a", "b"):
         queue.histories[name] += [(20, "running", "")]
     assert told(watch) == ["a (ann, project vision) has started, after 20m00s in the queue."]
@@ -316,7 +316,7 @@ def test_the_reason_of_a_failure_stays_on_its_line() -> None:
     queue.histories = {"a": [(0, "pending", ""), (5, "running", "")]}
     queue.reasons = {"a": "AlgorithmError: no\nsuch \x1b[31mdataset"}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["a"].append((6, "failed", ""))
     assert told(watch) == ["a (ann, project vision) has failed: AlgorithmError: no such [31mdataset."]
 
@@ -324,7 +324,7 @@ def test_the_reason_of_a_failure_stays_on_its_line() -> None:
 def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
     queue = Queue()
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.histories["quick"] = [(1, "pending", ""), (2, "failed", "refused")]
     assert told(watch) == ["quick (ann, project vision) has failed: refused."]
     assert told(watch) == []
@@ -334,7 +334,7 @@ def test_only_kinds_and_jobs_that_are_meant_are_told() -> None:
     queue = Queue()
     queue.histories = {"mine": [(0, "pending", "")], "other": [(0, "pending", "")]}
     watch = watching(queue, "finished", meant="mine")
-    watch.look()
+    watch.poll()
     for name in queue.histories:
         queue.histories[name] += [(20, "running", ""), (21, "stopped", "stopped: cancelled by ann")]
     assert told(watch) == ["mine (ann, project vision) was stopped: cancelled by ann."]
@@ -344,7 +344,7 @@ def test_a_job_that_is_forgotten_meanwhile_is_no_error() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "")]}
     watch = watching(queue)
-    watch.look()
+    watch.poll()
     queue.forgotten.add("a")
     assert told(watch) == [] and not watch.live
 

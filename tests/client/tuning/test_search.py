@@ -41,7 +41,15 @@ def lines(params: Mapping[str, Any]) -> list[str]:
 
 
 def a_plan(**changes: Any) -> StudyPlan:
-    settings = {"name": "s", "space": SPACE, "metric": LOSS, "maximize": False, "queue": URL, "what": "c", "seed": 7}
+    settings = {
+        "name": "s",
+        "space": SPACE,
+        "metric": LOSS,
+        "maximize": False,
+        "queue": URL,
+        "program_id": "c",
+        "seed": 7,
+    }
     return StudyPlan(**{**settings, **changes})
 
 
@@ -313,7 +321,7 @@ def test_what_a_process_left_half_written_is_undone(home: Path) -> None:
         ({"maximize": True}, "small or large"),
         ({"sampler": "random"}, "the sampler"),
         ({"seed": 8}, "its seed"),
-        ({"what": "another"}, "the command"),
+        ({"program_id": "another"}, "the command"),
         ({"queue": "http://127.0.0.1:2/prod"}, "the queue"),
     ],
 )

@@ -65,10 +65,10 @@ config = group(
 @json_flag()
 def config_show(as_json: bool) -> int:
     """Print the settings in effect, without secret values."""
-    named = connection()
-    queue = find_config(url=named.url, profile=named.profile)
-    jobs = find_defaults(url=named.url, profile=named.profile)
-    notices = asdict(find_notices(url=named.url, profile=named.profile))
+    options = connection()
+    queue = find_config(url=options.url, profile=options.profile)
+    jobs = find_defaults(url=options.url, profile=options.profile)
+    notices = asdict(find_notices(url=options.url, profile=options.profile))
     notices.update({name: "(set, and not shown)" for name in SECRET_SETTINGS if notices[name]})
     address = {name: getattr(queue, name) for name in QUEUE_SETTINGS}
     values: dict[str, Any] = {**address, **asdict(jobs), **notices}
@@ -166,9 +166,9 @@ def _warn_if_unused(file: ProfileFile, profile: str) -> None:
 )
 def config_export() -> int:
     """Print the shared settings as TOML."""
-    named = connection()
-    jobs = find_defaults(url=named.url, profile=named.profile)
-    print(settings_text(exported_settings(find_config(url=named.url, profile=named.profile), jobs)), end="")
+    options = connection()
+    jobs = find_defaults(url=options.url, profile=options.profile)
+    print(settings_text(exported_settings(find_config(url=options.url, profile=options.profile), jobs)), end="")
     left_out = [name for name in ("env", "request") if getattr(jobs, name)]
     if left_out:
         print_note(f"left out, because it may contain secrets: {', '.join(left_out)}")
@@ -235,15 +235,15 @@ def _content_in_s3(source: str) -> bytes:
     address = S3Address.parse(source)
     if not address.name or source.endswith("/"):
         raise InvalidOption(f"{source} is not an object: it must look like s3://bucket/queue.toml.")
-    named, queue = connection(), None
+    options, queue = connection(), None
     with suppress(ConfigError):  # the first import comes before any configuration
-        queue = find_config(url=named.url, profile=named.profile)
+        queue = find_config(url=options.url, profile=options.profile)
     try:
         return S3Storage.of(queue).read_small(address, LARGEST_TEXT)
     except StorageError as error:
-        other_way = f"aws s3 cp {shlex.quote(source)} - | smq config import -"
+        alternative = f"aws s3 cp {shlex.quote(source)} - | smq config import -"
         raise StorageError(
-            f"{error} Another way to read it, also from a bucket of another account: {other_way}"
+            f"{error} Another way to read it, also from a bucket of another account: {alternative}"
         ) from error
 
 

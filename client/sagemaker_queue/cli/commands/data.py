@@ -124,15 +124,17 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         print_left_out(left_out, "uploaded")
         to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
     else:
-        target = _file_in(target, source.name)
+        target = _file_address(target, source.name)
         to_send = {source: target}
     sizes = {path: path.stat().st_size for path in to_send}
     storage.ensure_bucket(target.bucket)
-    there = _objects_at(target, storage)
-    alike = [path for path, address in to_send.items() if address in there and there[address].size == sizes[path]]
-    with TransferProgress("Comparing", sum(sizes[path] for path in alike)) as progress:
-        for path in alike:
-            if same_content(path, there[to_send[path]]):
+    existing = _objects_at(target, storage)
+    same_size = [
+        path for path, address in to_send.items() if address in existing and existing[address].size == sizes[path]
+    ]
+    with TransferProgress("Comparing", sum(sizes[path] for path in same_size)) as progress:
+        for path in same_size:
+            if same_content(path, existing[to_send[path]]):
                 del to_send[path]
             progress(sizes[path])
     with TransferProgress("Uploading", sum(sizes[path] for path in to_send)) as progress:
@@ -170,8 +172,11 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 
-    named = connection()
-    config, config_of_source = find_config(url=named.url, profile=named.profile), find_config(profile=source_profile)
+    options = connection()
+    config, config_of_source = (
+        find_config(url=options.url, profile=options.profile),
+        find_config(profile=source_profile),
+    )
     if is_address(path) and not to:
         raise InvalidOption(f"{path} is an address of the profile {source_profile}: name as TO where to copy it.")
     source = _address_in(path, find_defaults(profile=source_profile).data)
@@ -182,15 +187,15 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     if not found:
         return _report_missing(source)
     if _is_file(found, source) and not source.key.endswith("/"):  # an object with such a key marks an empty folder
-        target = _file_in(target, source.name)
+        target = _file_address(target, source.name)
         to_send = {found[0]: target}
     else:
         to_send = {stored: target / stored.address.key.removeprefix(source.folder.key) for stored in found}
     storage.ensure_bucket(target.bucket)
     copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
-    there = _objects_at(target, storage)
+    existing = _objects_at(target, storage)
     for stored, address in list(to_send.items()):
-        if address in there and copier.has_arrived(stored, there[address]):
+        if address in existing and copier.has_arrived(stored, existing[address]):
             del to_send[stored]
     with TransferProgress("Copying", sum(stored.size for stored in to_send)) as progress:
         for stored, address in to_send.items():
@@ -210,18 +215,18 @@ def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored
 
     Without permission to list objects, look up the single object. Return an empty dictionary if both are refused.
     """
-    for look in (storage.listed, storage.stored):
+    for find_objects in (storage.listed, storage.stored):
         try:
-            return {stored.address: stored for stored in look(target)}
+            return {stored.address: stored for stored in find_objects(target)}
         except StorageError:
             continue
     return {}
 
 
-def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
-    left = all_of_them - len(sizes)
-    there = f"; {amount(left, 'file')} already there" if left else ""
-    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, uploaded to {target}{there}")
+def _print_uploaded(sizes: Sequence[int], total: int, target: S3Address) -> int:
+    skipped = total - len(sizes)
+    skipped_note = f"; {amount(skipped, 'file')} already there" if skipped else ""
+    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, uploaded to {target}{skipped_note}")
     return DONE
 
 
@@ -251,7 +256,7 @@ def data_get(path: str, to: Path | None) -> int:
     target, total = _target(path, source, to), sum(stored.size for stored in found)
     is_file = _is_file(found, source)
     if is_file and target.is_dir():
-        target /= _own_name(source)
+        target /= _file_name_of(source)
     with TransferProgress("Fetching", total) as progress:
         if is_file:
             fetch_file(found[0], target, storage, progress)
@@ -269,10 +274,10 @@ def _target(path: str, source: S3Address, to: Path | None) -> Path:
     """
     if to:
         return to
-    return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()
+    return Path(path) if not is_address(path) else Path(_file_name_of(source)) if source.name else Path()
 
 
-def _own_name(address: S3Address) -> str:
+def _file_name_of(address: S3Address) -> str:
     """Return the last name of an address. Raises InvalidOption if that name cannot be a file's name."""
     from sagemaker_queue.jobs.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
 
@@ -343,15 +348,15 @@ def _address_in(text: str, links: Mapping[str, S3Address]) -> S3Address:
 
 
 def _links() -> Mapping[str, S3Address]:
-    named = connection()
-    return find_defaults(url=named.url, profile=named.profile).data
+    options = connection()
+    return find_defaults(url=options.url, profile=options.profile).data
 
 
 def _storage() -> S3Storage:
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
-    named = connection()
-    return S3Storage.of(find_config(url=named.url, profile=named.profile))
+    options = connection()
+    return S3Storage.of(find_config(url=options.url, profile=options.profile))
 
 
 def _is_marker(stored: Stored) -> bool:
@@ -364,7 +369,7 @@ def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
     return len(found) == 1 and found[0].address == address
 
 
-def _file_in(target: S3Address, name: str) -> S3Address:
+def _file_address(target: S3Address, name: str) -> S3Address:
     return target / name if not target.key or target.key.endswith("/") else target
 
 

@@ -28,10 +28,10 @@ def doctor(as_json: bool) -> int:
     """Run the checks, and print each finding."""
     from sagemaker_queue.workflows.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
 
-    named = connection()
+    options = connection()
     findings: list[Finding] = []
     marks, size = _marks(), max(map(len, CHECKS))
-    for finding in examine(named.url, named.profile):
+    for finding in examine(options.url, options.profile):
         findings.append(finding)
         if not (as_json or _is_not_checked(finding)):
             print("\n".join(lines(finding, marks, size)), flush=True)

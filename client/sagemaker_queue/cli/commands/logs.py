@@ -70,7 +70,7 @@ def logs(
     if name is not None:
         return print_log(queue, name, lines)
     names = JobSet((), (group or "",)).resolve(queue, "all")
-    return for_each(names, lambda one: print_log(queue, one, lines, whose=f"{one} | "))
+    return for_each(names, lambda one: print_log(queue, one, lines, prefix=f"{one} | "))
 
 
 def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, *, poll: float = POLL_SECONDS) -> int:

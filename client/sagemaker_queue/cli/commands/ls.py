@@ -32,7 +32,7 @@ _LIVE = "live"
 _COUNTED = 100  # finished jobs are counted up to this number
 
 
-def _listed(states: frozenset[str]) -> str:
+def _comma_separated(states: frozenset[str]) -> str:
     return ",".join(sorted(states))
 
 
@@ -66,7 +66,9 @@ def _columns(text: str) -> tuple[str, ...]:
 @flag("--waiting", exclusive_group="states", help="only waiting jobs: pending or preempted")
 @flag("--failed", exclusive_group="states", help="only failed jobs")
 @flag("--finished", exclusive_group="states", help="only finished jobs: " + ", ".join(sorted(FINISHED)))
-@flag("--all", "every", exclusive_group="states", help="include finished jobs, as long as the queue keeps them")
+@flag(
+    "--all", "include_finished", exclusive_group="states", help="include finished jobs, as long as the queue keeps them"
+)
 @option(
     "--state",
     metavar="STATES",
@@ -94,7 +96,7 @@ def ls(
     waiting: bool,
     failed: bool,
     finished: bool,
-    every: bool,
+    include_finished: bool,
     state: str | None,
     columns: tuple[str, ...] | None,
     wide: bool,
@@ -102,7 +104,13 @@ def ls(
     as_json: bool,
 ) -> int:
     """Print jobs as a table or JSON."""
-    flags = {_listed(ACTIVE): running, _listed(WAITING): waiting, "failed": failed, "finished": finished, "all": every}
+    flags = {
+        _comma_separated(ACTIVE): running,
+        _comma_separated(WAITING): waiting,
+        "failed": failed,
+        "finished": finished,
+        "all": include_finished,
+    }
     states = next((states for states, given in flags.items() if given), state or _LIVE)
     selection = choice.selection(queue)
     jobs = list(selection.of(queue.jobs(states), choice.sort, reverse=choice.reverse, limit=limit))
@@ -116,12 +124,12 @@ def ls(
             print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
         all_live = states == _LIVE and selection == Selection()
-        others = _finished(queue, selection) if states == _LIVE else ""
+        others = _finished_jobs_hint(queue, selection) if states == _LIVE else ""
         print(f"{'The queue is empty' if all_live else 'No jobs match'}{others}.", file=sys.stderr)
     return DONE
 
 
-def _finished(queue: QueueClient, selection: Selection) -> str:
+def _finished_jobs_hint(queue: QueueClient, selection: Selection) -> str:
     """Return a hint with the number of finished jobs in the selection; empty without any, or if the queue fails."""
     try:
         count = sum(1 for _ in selection.of(queue.jobs("finished"), limit=_COUNTED))
@@ -135,12 +143,12 @@ def _finished(queue: QueueClient, selection: Selection) -> str:
 
 
 def _screen(
-    jobs: list[JobSummary], asked: tuple[str, ...] | None, profiles: str | None, terminal: int, *, wide: bool
+    jobs: list[JobSummary], requested: tuple[str, ...] | None, profile_columns: str | None, terminal: int, *, wide: bool
 ) -> str:
-    chosen = asked
-    if profiles and not (asked or wide):
+    chosen = requested
+    if profile_columns and not (requested or wide):
         try:
-            chosen = _columns(profiles)
+            chosen = _columns(profile_columns)
         except click.BadParameter as error:
             raise ConfigError(f"columns in the profile: {error.message}") from error
     columns = chosen or (WIDE if wide else on_a_terminal(jobs))

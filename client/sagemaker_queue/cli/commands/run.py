@@ -60,13 +60,13 @@ _MOST_BYTES_OF_A_SHEBANG = 512
 @argument("command", metavar="COMMAND", nargs=-1, required=True, help="the program and its arguments")
 def run(command: tuple[str, ...], force: bool) -> int:
     """Replace this process by the program where possible; otherwise run it and return its exit code."""
-    named = connection()
-    find_config(url=named.url, profile=named.profile)  # raises ConfigError if no queue is configured
+    options = connection()
+    find_config(url=options.url, profile=options.profile)  # raises ConfigError if no queue is configured
     environment = {**os.environ, VARIABLE: "1"}
-    if named.url:
-        environment[URL_VARIABLE] = named.url
-    elif named.profile:
-        environment[PROFILE_VARIABLE] = named.profile
+    if options.url:
+        environment[URL_VARIABLE] = options.url
+    elif options.profile:
+        environment[PROFILE_VARIABLE] = options.profile
         environment.pop(URL_VARIABLE, None)  # the variable would override the profile
     program = shutil.which(command[0])
     if program is None:
@@ -110,19 +110,21 @@ def run(command: tuple[str, ...], force: bool) -> int:
 @argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
 def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
     """Serve until Ctrl-C, or until the program has ended; return the exit code."""
-    named = connection()
-    config = find_config(url=named.url, profile=named.profile)
+    options = connection()
+    config = find_config(url=options.url, profile=options.profile)
     program = shutil.which(command[0]) if command else None
     if command and program is None:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
         return NOT_FOUND
     from sagemaker_queue.integrations.proxy import gateway  # noqa: PLC0415  # boto3
 
-    wanted = port if port is not None else 0 if command else PORT
+    requested_port = port if port is not None else 0 if command else PORT
     try:
-        server = gateway.proxy(config, wanted, preflight=preflight)
+        server = gateway.proxy(config, requested_port, preflight=preflight)
     except OSError as error:
-        raise ConfigError(f"Port {wanted} cannot be used: {error.strerror}. --port 0 uses any free port.") from error
+        raise ConfigError(
+            f"Port {requested_port} cannot be used: {error.strerror}. --port 0 uses any free port."
+        ) from error
     with server:
         return serve_beside(server, program, command) if program else serve(server)
 
@@ -146,12 +148,12 @@ def serve(server: Server) -> int:
 def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
     """Serve until the program ends; forward SIGTERM, SIGHUP and SIGINT to the program, and return its exit code."""
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    early: list[int] = []
+    early_signals: list[int] = []
     process: subprocess.Popen[bytes] | None = None
 
     def forward(number: int, _: object) -> None:
         if process is None:
-            early.append(number)
+            early_signals.append(number)
         else:
             process.send_signal(number)
 
@@ -165,7 +167,7 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
     except OSError as error:
         print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
         return NOT_EXECUTABLE
-    for number in early:
+    for number in early_signals:
         process.send_signal(number)
     code = process.wait()
     return code if code >= 0 else 128 - code  # as in a shell

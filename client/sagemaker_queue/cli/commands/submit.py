@@ -143,13 +143,13 @@ def submit(
         raise InvalidOption(
             "--wait and --interactive cannot be given together: to see the log, run smq logs -f in another terminal."
         )
-    entered = InteractiveSettings(idle_end or IDLE_END) if interactive else None
-    shows_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
-    if shows_shell:
+    interactive_settings = InteractiveSettings(idle_end or IDLE_END) if interactive else None
+    enters_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
+    if enters_shell:
         from sagemaker_queue.workflows.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
 
         find_plugin()  # raises if there is no plugin, before the job holds an instance
-    with job_from_options(queue, options, command, entered) as (job, code, storage):
+    with job_from_options(queue, options, command, interactive_settings) as (job, code, storage):
         if list_files:
             return _list_files(code.archive, as_json)
         if dry_run:
@@ -163,31 +163,31 @@ def submit(
         ).request()
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with errors_with_options(request):
-        said = partial(with_options, request=request)
-        code_of_submission = _queue_job(
+        rewrite_warning = partial(with_options, request=request)
+        exit_code = _queue_job(
             queue,
             request,
             preflight=preflight,
             wait=wait,
             as_json=as_json,
-            said=said,
+            rewrite_warning=rewrite_warning,
             relative_times=job.relative_times,
         )
-    return _enter(queue, request["TrainingJobName"], cancels=cancels) if shows_shell else code_of_submission
+    return _enter(queue, request["TrainingJobName"], cancels=cancels) if enters_shell else exit_code
 
 
-def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
+def _idle_end_of(queue: QueueClient, requested: int | None) -> int:
     """Return the seconds without a session after which a job without a command ends.
 
-    The default (``asked`` is None) is the policy's limit, or IDLE_END without a limit. Raises InvalidOption if
-    ``asked`` exceeds the limit.
+    The default (``requested`` is None) is the policy's limit, or IDLE_END without a limit. Raises InvalidOption if
+    ``requested`` exceeds the limit.
     """
     limit = (queue.policy().policy.get("interactive") or {}).get("idle_end")
     if limit is None:
-        return asked or IDLE_END
-    if asked and asked > limit:
+        return requested or IDLE_END
+    if requested and requested > limit:
         raise InvalidOption(f"--idle-end may be at most {int(limit)} seconds, by the policy (interactive.idle_end).")
-    return asked or int(limit)
+    return requested or int(limit)
 
 
 def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
@@ -418,12 +418,12 @@ def upload(
     """
     size = code.file.stat().st_size
 
-    def before() -> None:
+    def announce_upload() -> None:
         if sys.stderr.isatty() and size >= _LARGE and not quiet:
             print(f"Uploading {code.archive} ...", file=sys.stderr)
 
     with errors_with_options(request):
-        uploaded = upload_code(queue, request, code, storage, preflight=preflight, before=before)
+        uploaded = upload_code(queue, request, code, storage, preflight=preflight, before=announce_upload)
     if not quiet and not sys.stderr.isatty():
         destination = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
         print(f"{code.archive}, {destination}", file=sys.stderr)
@@ -436,12 +436,12 @@ def _queue_job(
     preflight: bool,
     wait: bool,
     as_json: bool,
-    said: Callable[[str], str] = str,
+    rewrite_warning: Callable[[str], str] = str,
     relative_times: Sequence[str] = (),
 ) -> int:
     """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
 
-    ``said`` is called with each warning, to replace the request's fields in the text by options of ``smq``.
+    ``rewrite_warning`` is called with each warning, to replace the request's fields in the text by options of ``smq``.
     """
     try:
         submission = submit_request(queue, request, preflight=preflight, relative_times=relative_times)
@@ -457,7 +457,7 @@ def _queue_job(
         following = "shell" if request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") else None
         print(submission_line(submission, width(), following=following), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
-        print_warning(said(warning))
+        print_warning(rewrite_warning(warning))
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3

@@ -105,7 +105,7 @@ class Hooks:
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[_Reply, Answer] | None:
         """Answer a call of an operation, or return None to let the call pass. A QueueError becomes an AWS error."""
         region = context["client_region"]
-        if not self.active or self._is_not_the_queues(model.name, region):
+        if not self.active or self._passes_to_aws(model.name, region):
             return None
         if self.view == ATTEMPTS and model.name in _VIEWS:
             return None
@@ -128,7 +128,7 @@ class Hooks:
             return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), dict(error.response)
         return None if answer is None else _accepted(answer)
 
-    def _is_not_the_queues(self, operation: str, region: str) -> bool:
+    def _passes_to_aws(self, operation: str, region: str) -> bool:
         """Return whether a call passes to AWS because its client's region is not the queue's region."""
         if region == self.jobs.queue.region:
             return False
@@ -154,13 +154,13 @@ class Hooks:
             if key not in self._clients:
                 session = self.session if account is None else self.jobs.queue.aws_session(account, job=job)
                 create: Any = session.client
-                made = create(service, region_name=region, endpoint_url=endpoint, config=config)
-                if endpoint is None and is_loopback(urlsplit(made.meta.endpoint_url).hostname or ""):
+                client = create(service, region_name=region, endpoint_url=endpoint, config=config)
+                if endpoint is None and is_loopback(urlsplit(client.meta.endpoint_url).hostname or ""):
                     # The endpoint setting names a proxy of the queue. Ignore it: the proxy must not call itself.
                     direct = config.merge(_Config(ignore_configured_endpoint_urls=True))
-                    made = create(service, region_name=region, config=direct)
-                pass_all_calls(made.meta.events)  # calls of this client go to AWS
-                self._clients[key] = made
+                    client = create(service, region_name=region, config=direct)
+                pass_all_calls(client.meta.events)  # calls of this client go to AWS
+                self._clients[key] = client
             return self._clients[key]
 
     def _client_elsewhere(self, service: str, place: Place, job: str, endpoint: str, config: Any) -> Any:
@@ -170,8 +170,10 @@ class Hooks:
         """
         on_this_machine = is_loopback(urlsplit(endpoint).hostname or "")
         region = place.region or self.jobs.queue.region
-        own = config.merge(Config(region_name=region))
-        return self._client(service, region, place.account, endpoint if on_this_machine else None, own, job)
+        config_of_region = config.merge(Config(region_name=region))
+        return self._client(
+            service, region, place.account, endpoint if on_this_machine else None, config_of_region, job
+        )
 
     def renew(self) -> None:
         """Replace the lock and the clients in a forked process.

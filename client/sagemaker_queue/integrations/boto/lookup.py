@@ -101,7 +101,7 @@ class JobLookup:
                 self._listed.clear()
             self._listed[states, since] = listing
             for job in jobs:
-                self._forget_unless_as(job)
+                self._forget_if_changed(job)
         return listing
 
     def find(self, name: object) -> JobDetail | None:
@@ -126,7 +126,7 @@ class JobLookup:
         attempt = _ATTEMPT.fullmatch(str(name))
         return self.find(attempt["job"]) if attempt else None
 
-    def _forget_unless_as(self, job: JobSummary) -> None:
+    def _forget_if_changed(self, job: JobSummary) -> None:
         """Drop a job's cached description if a newer list shows another state or attempt.
 
         Otherwise a program that saw a job's end in the list could get an older answer, and miss the end of the log.
@@ -149,7 +149,7 @@ class JobLookup:
         Use this method for calls that come in bursts, such as calls that read logs.
         """
         with self._lock:
-            asked, job = self._known.get(str(name), (float("-inf"), None))
-        if time.monotonic() - asked <= RECENT_SECONDS or (job and job.finished):
+            asked_at, job = self._known.get(str(name), (float("-inf"), None))
+        if time.monotonic() - asked_at <= RECENT_SECONDS or (job and job.finished):
             return job
         return self.find(name)

@@ -105,7 +105,7 @@ def install(
 def hook_existing_emitters() -> None:
     """Let the queue answer calls of the sessions and clients that exist in this process."""
     for emitter in _live_emitters():
-        _change_at_once(emitter, startup.hook_everywhere)
+        _change_atomically(emitter, startup.hook_everywhere)
 
 
 def uninstall() -> None:
@@ -117,7 +117,7 @@ def uninstall() -> None:
         startup.unhook_new_sessions(botocore)  # handlers that the loop below does not find then let calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
-            _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
+            _change_atomically(emitter, lambda found: startup.unregister(found, EVERYWHERE))
         session, _Everywhere.default = _Everywhere.default, None
         found = _hooks_on(session)
         if session is not None and found is not None:
@@ -250,7 +250,7 @@ def _live_emitters() -> Iterator[HierarchicalEmitter]:
                 yield found
 
 
-def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[HierarchicalEmitter], None]) -> None:
+def _change_atomically(emitter: HierarchicalEmitter, change: Callable[[HierarchicalEmitter], None]) -> None:
     """Change an emitter that other threads may be using: botocore's emitters have no lock.
 
     The change starts while no other thread copies or changes an emitter. Python switches threads only after the switch

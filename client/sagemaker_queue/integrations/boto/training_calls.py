@@ -76,7 +76,7 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
-    attempt = _attempt(job, "A job can be updated")
+    attempt = _attempt_name(job, "A job can be updated")
     answer = call.client_of(job, job.job).update_training_job(**{**call.parameters, "TrainingJobName": attempt})
     return {**answer, "TrainingJobArn": _own_arn(job, answer["TrainingJobArn"], call)}
 
@@ -127,7 +127,7 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
         return None
-    _attempt(
+    _attempt_name(
         job, "Its tags are those of its request, with which each attempt is launched; its attempt's can be changed"
     )
     if not job.finished:
@@ -176,13 +176,13 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
     return jobs.find(found["name"]) if found else None
 
 
-def _attempt(job: JobDetail, what: str) -> str:
+def _attempt_name(job: JobDetail, hint: str) -> str:
     """Return the name of the running attempt, or of a finished job's last attempt; else raise InvalidRequest.
 
-    ``what`` is the second sentence of the error's message, to which "once it runs" is added.
+    ``hint`` is the second sentence of the error's message, to which "once it runs" is added.
     """
     if job.training_job_name is None or not job_descriptions.is_described_by_its_attempt(job):
-        raise InvalidRequest(f"{state_sentence(job)}. {what} once it runs.")
+        raise InvalidRequest(f"{state_sentence(job)}. {hint} once it runs.")
     return job.training_job_name
 
 

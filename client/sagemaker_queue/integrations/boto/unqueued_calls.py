@@ -36,12 +36,12 @@ _RESOURCES = {  # by operation: the resource that the operation creates, and the
 
 def warn(jobs: JobLookup, call: Call) -> None:
     """Warn of a call that creates training jobs inside SageMaker, and let the call pass."""
-    what, instead = _RESOURCES[call.operation]
+    resource, advice = _RESOURCES[call.operation]
     logger.warning(
         "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "
         "against the queue's capacity while they run. %s",
-        what,
-        instead,
+        resource,
+        advice,
     )
 
 

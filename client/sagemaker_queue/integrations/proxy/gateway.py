@@ -49,7 +49,7 @@ def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
 
     try:
         keys = CredentialsByKey(make_session)
-        if keys.own() is None:
+        if keys.proxy_credentials() is None:
             raise NotAuthenticated("No AWS credentials were found: log in to AWS, or set AWS_PROFILE.")
     except (BotoCoreError, ClientError) as error:
         raise not_loaded(error) from error
@@ -79,7 +79,7 @@ class Gateway:
         try:
             caller = verified(request, self._keys.find)
             client = self._client(caller.region)
-            return self._of_the_queue(request, caller, client) or _passed_on(request, caller, client)
+            return self._answer_of_queue(request, caller, client) or _forward(request, caller, client)
         except ProxyRefusal as refusal:
             return refusal.response
         except (BotoCoreError, QueueError) as failure:
@@ -88,7 +88,7 @@ class Gateway:
             logger.error("A request could not be answered: %s: %s", type(failure).__name__, failure)
             return error(500, "InternalFailure", f"smq proxy failed: {type(failure).__name__}")
 
-    def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
+    def _answer_of_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
         """Return the hooks' answer; None if the hooks let the request pass.
 
         Raises ProxyRefusal for a CreateTrainingJob request that botocore cannot read: no job may bypass the queue.
@@ -112,7 +112,7 @@ class Gateway:
             PARAMETERS: parameters,
         }
         reply = self._callers.answer(model, {"url": client.meta.endpoint_url}, context, caller.credentials)
-        return None if reply is None else _as_sent(reply, model)
+        return None if reply is None else _in_protocol(reply, model)
 
     def _client(self, region: str) -> Any:
         """Return a client for SageMaker's address and service model in a region.
@@ -136,7 +136,7 @@ class Gateway:
             return self._clients[region]
 
 
-def _as_sent(reply: tuple[Any, Any], model: Any) -> Response:
+def _in_protocol(reply: tuple[Any, Any], model: Any) -> Response:
     """Return the hooks' answer in SageMaker's protocol."""
     answer = reply[1]
     request_id = answer.get("ResponseMetadata", {}).get("RequestId", "")
@@ -146,7 +146,7 @@ def _as_sent(reply: tuple[Any, Any], model: Any) -> Response:
     return success(protocol.serialized(answer, model), request_id)
 
 
-def _passed_on(request: Request, caller: Caller, client: Any) -> Response:
+def _forward(request: Request, caller: Caller, client: Any) -> Response:
     """Return SageMaker's answer to the same request, byte for byte. Retries are left to the caller."""
     url = client.meta.endpoint_url.rstrip("/") + request.path
     outgoing: Any = AWSRequest(request.method, url, data=request.body)

@@ -34,16 +34,16 @@ class CredentialsByKey:
 
     def __init__(self, make_session: Callable[[], boto3.Session]) -> None:
         self._make_session = make_session
-        self._own = make_session()
+        self._session = make_session()
         self._known: dict[str | None, ReadOnlyCredentials] = {}
         self._lock = threading.Lock()
 
-    def own(self) -> ReadOnlyCredentials | None:
+    def proxy_credentials(self) -> ReadOnlyCredentials | None:
         """Return the proxy's present credentials, or None.
 
         Raises BotoCoreError for expired credentials, and ClientError if AWS refuses to let the caller assume the role.
         """
-        found = _frozen(self._own)
+        found = _frozen(self._session)
         if found is not None:
             with self._lock:
                 self._remember([found])
@@ -53,9 +53,9 @@ class CredentialsByKey:
         """Return the user's credentials with this access key; None if this machine does not have the key."""
         with self._lock:
             if access_key not in self._known:
-                self._remember(self._of(self._own))
+                self._remember(self._credentials_of(self._session))
             if access_key not in self._known:
-                self._remember(found for found in self._elsewhere() if found.access_key == access_key)
+                self._remember(found for found in self._other_credentials() if found.access_key == access_key)
             return self._known.get(access_key)
 
     def _remember(self, found: Iterable[ReadOnlyCredentials]) -> None:
@@ -65,15 +65,15 @@ class CredentialsByKey:
             if len(self._known) > _MOST:
                 del self._known[next(iter(self._known))]  # the oldest entry
 
-    def _elsewhere(self) -> Iterator[ReadOnlyCredentials]:
-        own = self._own.get_credentials()
-        if own is not None and own.method in _READ_AGAIN:
-            yield from self._of(self._make_session())
+    def _other_credentials(self) -> Iterator[ReadOnlyCredentials]:
+        credentials = self._session.get_credentials()
+        if credentials is not None and credentials.method in _READ_AGAIN:
+            yield from self._credentials_of(self._make_session())
         yield from _of_profiles()
         yield from _of_the_cli()
 
     @staticmethod
-    def _of(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
+    def _credentials_of(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
         try:
             found = _frozen(session)
         except (BotoCoreError, ClientError):  # expired, or a refused role; other sources may have newer credentials

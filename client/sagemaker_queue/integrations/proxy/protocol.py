@@ -27,12 +27,12 @@ class NotInModel(Exception):
     """A request that does not fit this machine's botocore model; the message says why."""
 
 
-def operation_of(request: Request, own: Collection[str]) -> str:
+def operation_of(request: Request, queue_operations: Collection[str]) -> str:
     """Return the operation that a request names.
 
     Raises ProxyRefusal unless the request names exactly one operation, in a known form. With looser rules, AWS and the
-    proxy could read different operations from one request. ``own`` are the queue's operations. A name that differs from
-    the name of such an operation only in capital letters is refused.
+    proxy could read different operations from one request. A name that differs from one of ``queue_operations``
+    only in capital letters is refused.
     """
     if any(request.headers.get_all(name) for name in _OTHER_WORDS):
         raise _unknown("a header names another method")
@@ -40,28 +40,28 @@ def operation_of(request: Request, own: Collection[str]) -> str:
     if request.method != "POST" or len(targets) + len(protocols) != 1:
         raise _unknown("it is not a POST with one X-Amz-Target")
     if targets:
-        named, kinds = _TARGET.fullmatch(targets[0]), _JSON_KIND
+        match, kinds = _TARGET.fullmatch(targets[0]), _JSON_KIND
         if request.path != "/":
             raise _unknown("it has both a target and a path")
     else:
-        named, kinds = _OPERATION_PATH.fullmatch(request.path), _CBOR_KIND
-    if named is None:
+        match, kinds = _OPERATION_PATH.fullmatch(request.path), _CBOR_KIND
+    if match is None:
         raise _unknown("its target is not SageMaker.OPERATION, letter by letter")
-    name = named["operation"]
-    if name not in own:
-        if name.lower() in {one.lower() for one in own}:
+    name = match["operation"]
+    if name not in queue_operations:
+        if name.lower() in {one.lower() for one in queue_operations}:
             raise _unknown("its target has capital letters in other places")
         if not kinds.fullmatch(request.header("Content-Type")):
             raise _unreadable("The Content-Type is not that of the protocol in which the operation is named.")
     return name
 
 
-def _unknown(why: str) -> ProxyRefusal:
+def _unknown(reason: str) -> ProxyRefusal:
     return ProxyRefusal(
         400,
         "UnknownOperationException",
-        f"smq proxy cannot tell for certain which operation this is ({why}), and passes on nothing that could go past "
-        "the queue.",
+        f"smq proxy cannot tell for certain which operation this is ({reason}), and passes on nothing that could go "
+        "past the queue.",
     )
 
 

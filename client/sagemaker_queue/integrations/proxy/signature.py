@@ -41,11 +41,11 @@ def verified(
     scope, signed, signature = _parts(request.header("Authorization"))
     sent_at = request.header("X-Amz-Date")
     _check_time(sent_at, scope["date"], now or datetime.now(timezone.utc))
-    _check_what_is_signed(request, signed)
+    _check_signed_headers(request, signed)
     if scope["service"] != SERVICE:
         raise _invalid(f"Credential should be scoped to correct service: '{SERVICE}'.")
     credentials = find(scope["key"])
-    if credentials is None or not _same(credentials.token or "", request.header("X-Amz-Security-Token")):
+    if credentials is None or not _digests_match(credentials.token or "", request.header("X-Amz-Security-Token")):
         raise ProxyRefusal(
             400,
             "UnrecognizedClientException",
@@ -55,9 +55,9 @@ def verified(
             'eval "$(aws configure export-credentials --format env)"',
         )
     own_hash = hashlib.sha256(request.body).hexdigest()
-    if not _same(request.header("X-Amz-Content-SHA256") or own_hash, own_hash):
+    if not _digests_match(request.header("X-Amz-Content-SHA256") or own_hash, own_hash):
         raise _invalid("The body of the request is not the one that was signed: X-Amz-Content-SHA256 has another hash.")
-    if not _same(_Verifier(credentials, scope["region"], signed).signature_of(request, sent_at), signature):
+    if not _digests_match(_Verifier(credentials, scope["region"], signed).signature_of(request, sent_at), signature):
         raise _invalid(
             "The request signature we calculated does not match the signature you provided. Check your AWS Secret "
             "Access Key and signing method. Consult the service documentation for details."
@@ -124,7 +124,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
         raise _invalid(f"Signature not yet current: {sent_at} is still later than {newest} ({at} + 15 min.)")
 
 
-def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
+def _check_signed_headers(request: Request, signed: Sequence[str]) -> None:
     """Raise ProxyRefusal if the host or an x-amz- header is not signed, or if a signed header is missing."""
     sent = {name.lower() for name in request.headers}
     needed = {"host", *(name for name in sent if name.startswith("x-amz-"))}
@@ -134,7 +134,7 @@ def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
         raise _invalid(f"The header {absent[0]} is signed, and is not there.")
 
 
-def _same(one: str, other: str) -> bool:
+def _digests_match(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 

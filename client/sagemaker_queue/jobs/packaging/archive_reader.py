@@ -178,8 +178,8 @@ class _Stream:
 
 def _free(folder: Path) -> int:
     """Return the free bytes of the disk on which a folder is or will be."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
+    existing_folder = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(existing_folder).free
 
 
 def check_disk(folder: Path, size: int) -> None:

@@ -171,9 +171,9 @@ class CommandJob:
             place = known.get(name) or by_path.get(posixpath.normpath(name))
             if place is None:
                 names = ", ".join([*by_path, *others]) or "none"
-                meant = did_you_mean(name, known)
+                suggestion = did_you_mean(name, known)
                 raise InvalidOption(
-                    f"The command has {{data:{name}}}, but the job has no data of that name.{meant} "
+                    f"The command has {{data:{name}}}, but the job has no data of that name.{suggestion} "
                     f"It has: {names}. --data PATH=s3://... gives it more; write {{{{data:{name}}}}} if braces are "
                     "meant."
                 )
@@ -304,14 +304,14 @@ def tags_with_options(options: JobKeywords, option_text: Callable[[str], str]) -
 
     Raises InvalidOption if a tag contradicts an option. ``option_text`` returns an option as the user writes it.
     """
-    own, by_options = _texts(options.get("tag", {})), tags_of(options)
+    explicit_tags, by_options = _texts(options.get("tag", {})), tags_of(options)
     for name, row in JOB_OPTIONS.items():
-        if row.tag in own and by_options.get(row.tag, own[row.tag]) != own[row.tag]:
+        if row.tag in explicit_tags and by_options.get(row.tag, explicit_tags[row.tag]) != explicit_tags[row.tag]:
             raise InvalidOption(
-                f"{option_text(name)} is {by_options[row.tag]} and {option_text('tag')} {row.tag} is {own[row.tag]}: "
-                "give only one of them."
+                f"{option_text(name)} is {by_options[row.tag]} and {option_text('tag')} {row.tag} is "
+                f"{explicit_tags[row.tag]}: give only one of them."
             )
-    return {**by_options, **own}
+    return {**by_options, **explicit_tags}
 
 
 def default_name(command: Sequence[str]) -> str:

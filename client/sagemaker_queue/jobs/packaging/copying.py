@@ -38,14 +38,14 @@ class Copier:
         self._before_streaming = before_streaming
         self._copying = [target] if source is target else [target, source]  # credentials that S3 has not refused yet
 
-    def has_arrived(self, stored: Stored, there: Stored) -> bool:
-        """Return whether the object ``there`` at the target is known to have the content of the source's object."""
-        if stored.size != there.size or not stored.etag:
+    def has_arrived(self, stored: Stored, existing: Stored) -> bool:
+        """Return whether the object ``existing`` at the target is known to have the content of the source's object."""
+        if stored.size != existing.size or not stored.etag:
             return False
-        if stored.etag == there.etag:
+        if stored.etag == existing.etag:
             return True
         # The same content has another ETag if S3 encrypts with a KMS key, or if the part size differs.
-        metadata = self._target.properties(there.address).get("Metadata", {})
+        metadata = self._target.properties(existing.address).get("Metadata", {})
         return bool(metadata.get(SOURCE_ETAG) == stored.etag)
 
     def copy(self, stored: Stored, address: S3Address, progress: Progress | None = None) -> None:

@@ -22,7 +22,7 @@ class _Rules:
 
     folder: Path
     spec: GitIgnoreSpec
-    own: GitIgnoreSpec  # the rules of .smqignore only
+    smqignore: GitIgnoreSpec  # the rules of .smqignore only
 
     @classmethod
     def of(cls, folder: Path) -> _Rules:
@@ -42,7 +42,7 @@ class _Rules:
     def allows(self, path: Path, *, is_folder: bool) -> bool:
         """Return whether a pattern with ! in .smqignore matches the path."""
         relative = path.relative_to(self.folder).as_posix()
-        return self.own.check_file(f"{relative}/" if is_folder else relative).include is False
+        return self.smqignore.check_file(f"{relative}/" if is_folder else relative).include is False
 
 
 @dataclass(frozen=True)

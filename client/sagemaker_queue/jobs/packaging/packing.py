@@ -36,14 +36,16 @@ class Archive:
 
     def has(self, *names: str) -> bool:
         """Return whether the archive contains all these files, or links to them."""
-        return {self._followed(name) for name in names} <= {name for name, size in self.names if size is not None}
+        return {self._with_links_resolved(name) for name in names} <= {
+            name for name, size in self.names if size is not None
+        }
 
-    def _followed(self, name: str) -> str:
+    def _with_links_resolved(self, name: str) -> str:
         """Return the path without links to which a path leads."""
         parts = name.split("/")
         for length in range(1, len(parts) + 1):
             if (target := self.links.get("/".join(parts[:length]))) is not None:
-                return self._followed(posixpath.normpath(posixpath.join(target, *parts[length:])))
+                return self._with_links_resolved(posixpath.normpath(posixpath.join(target, *parts[length:])))
         return name
 
     @property

@@ -99,7 +99,7 @@ class S3Storage:
             if default and self._owners.of(name) not in (None, default[1]):
                 raise StorageError(f"The bucket {name} is not of account {self._owners.of(name)}. {OTHER_ACCOUNT_HINT}")
             try:
-                if _found(lambda: self._client.head_bucket(Bucket=name)):
+                if _exists(lambda: self._client.head_bucket(Bucket=name)):
                     return
             except ClientError as error:
                 if not default and error.response["Error"]["Code"] == "403":
@@ -113,7 +113,7 @@ class S3Storage:
     def has(self, address: S3Address) -> bool:
         """Return whether there is an object with exactly this key."""
         with _storage_errors(f"{address} cannot be read"):
-            return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
+            return _exists(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
 
     def is_file(self, address: S3Address) -> bool:
         """Return whether there is an object with exactly this key; False also after an error, such as denied access."""
@@ -437,9 +437,9 @@ def _checksum(file: Path) -> str:
     return base64.b64encode(digest.digest()).decode()
 
 
-def _found(look: Callable[[], object]) -> bool:
+def _exists(request: Callable[[], object]) -> bool:
     try:
-        look()
+        request()
     except ClientError as error:
         if error.response["Error"]["Code"] in _MISSING:
             return False
@@ -457,10 +457,10 @@ def _storage_errors(failure: str) -> Iterator[None]:
         raise ConfigError("The AWS region is not known: set AWS_DEFAULT_REGION, or region in the profile.") from error
     except ClientError as error:
         details = error.response["Error"]
-        said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
+        message = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
         if details["Code"] in _FORBIDDEN:  # S3 answers the same for a missing permission and a foreign bucket
-            raise StorageRefused(said + _WHY_FORBIDDEN) from error
-        raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
+            raise StorageRefused(message + _WHY_FORBIDDEN) from error
+        raise (StorageRefused if details["Code"] in _MISSING else StorageError)(message) from error
     except (BotoCoreError, Boto3Error) as error:
         # A transfer's error quotes only the text of S3's error, and has S3's error as its context.
         cause = error.__context__

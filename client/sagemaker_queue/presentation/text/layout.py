@@ -139,15 +139,15 @@ def cut_in_the_middle(column: Sequence[object], width: int) -> list[object]:
     Usually beginning and end remain: ``resnet-lr-…seed-7``. If several names would then look the same, the part in
     which they differ remains instead of the end: ``bert…lr-0.2-…``.
     """
-    alike: dict[object, set[str]] = {}  # cut name -> the names with this cut form
+    names_by_cut: dict[object, set[str]] = {}  # cut name -> the names with this cut form
     for name in column:
         if isinstance(name, str):
-            alike.setdefault(_without_middle(name, width), set()).add(name)
+            names_by_cut.setdefault(_without_middle(name, width), set()).add(name)
     shown: list[object] = []
     for name in column:
         short = _without_middle(name, width)
-        same = alike.get(short, ())
-        shown.append(_around(str(name), width, len(commonprefix(list(same)))) if len(same) > 1 else short)
+        same_cut = names_by_cut.get(short, ())
+        shown.append(_around(str(name), width, len(commonprefix(list(same_cut)))) if len(same_cut) > 1 else short)
     return shown
 
 

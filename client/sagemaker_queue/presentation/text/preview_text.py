@@ -41,8 +41,8 @@ def _each_job_once(preview: PreviewAnswer) -> PreviewAnswer:
     """Return the preview with each job in only one of the lists ``unstartable``, ``later`` and ``kept_waiting``."""
     never = {job.job for job in preview.unstartable}
     later = tuple(wait for wait in preview.later if wait.job not in never)
-    said = never | {wait.job for wait in later}
-    waiting = tuple(job for job in preview.kept_waiting if job not in said)
+    mentioned = never | {wait.job for wait in later}
+    waiting = tuple(job for job in preview.kept_waiting if job not in mentioned)
     return replace(preview, later=later, kept_waiting=waiting)
 
 
@@ -70,14 +70,16 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
 
 def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
     """Return a sentence for each reason why jobs could never start, with the names of the jobs."""
-    why: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for job in jobs:
-        why.setdefault(job.reason.message if job.reason else "", []).append(job.job)
+        names_by_reason.setdefault(job.reason.message if job.reason else "", []).append(job.job)
     parts = [
         f"{_names(names, len(names), named)} could not start any more: {clean(message)}"
-        for message, names in list(why.items())[:listed]
+        for message, names in list(names_by_reason.items())[:listed]
     ]
-    return parts + _more(more + sum(len(names) for names in list(why.values())[listed:]), "could not start any more")
+    return parts + _more(
+        more + sum(len(names) for names in list(names_by_reason.values())[listed:]), "could not start any more"
+    )
 
 
 def _waits(what: str, waits: Sequence[ChangedWait], more: int, preview: PreviewAnswer, listed: int) -> list[str]:

@@ -46,10 +46,12 @@ def fleet_figure(
     for pool in status.pools:
         if pool.training_plan and pool.opens and pool.closes:
             _add_reservation(made, pool, rows, max(pool.opens, begin), min(pool.closes, until), theme)
-    named = _names_fit(found, (until - begin) * _NAME)
-    by_look = _by_look(found, [project.name for project in status.projects])
-    for (name, paint, kind), some in by_look.items():
-        made.add_trace(_bars(name, paint, kind, some, rows, theme, named, in_legend=_first_of(name, kind, by_look)))
+    shows_name = _names_fit(found, (until - begin) * _NAME)
+    groups = _span_groups(found, [project.name for project in status.projects])
+    for (name, paint, kind), group in groups.items():
+        made.add_trace(
+            _bars(name, paint, kind, group, rows, theme, shows_name, in_legend=_first_of(name, kind, groups))
+        )
     for outcome, (symbol, title) in _MARKS.items():
         ended = [span for span in found if span.outcome == outcome and begin < span.end < until]
         if ended:
@@ -90,18 +92,18 @@ class _Rows:
         return self._tops[pool] + first + count / 2
 
 
-def _by_look(found: Sequence[Span], projects: Iterable[str]) -> dict[tuple[str, Paint, str], list[Span]]:
+def _span_groups(found: Sequence[Span], projects: Iterable[str]) -> dict[tuple[str, Paint, str], list[Span]]:
     """Group the spans by name, paint and kind; the bars of a group look alike."""
     all_paints = paints(projects, gone=(span.project for span in found if not span.is_external))
-    looks: dict[tuple[str, Paint, str], list[Span]] = {}
+    groups: dict[tuple[str, Paint, str], list[Span]] = {}
     for span in found:
         if span.is_external:
             name, paint = "Outside the queue", _EXTERNAL
         else:
             name = span.project or NOBODY
             paint = all_paints[name]
-        looks.setdefault((name, paint, span.kind), []).append(span)
-    return looks
+        groups.setdefault((name, paint, span.kind), []).append(span)
+    return groups
 
 
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
@@ -120,22 +122,22 @@ def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool
     return named
 
 
-def _first_of(name: str, kind: str, looks: Mapping[tuple[str, Paint, str], object]) -> bool:
-    return kind == next(each for other, _, each in looks if other == name)
+def _first_of(name: str, kind: str, groups: Mapping[tuple[str, Paint, str], object]) -> bool:
+    return kind == next(each for other, _, each in groups if other == name)
 
 
 def _bars(
     name: str,
     paint: Paint,
     kind: str,
-    some: Iterable[Span],
+    group: Iterable[Span],
     rows: _Rows,
     theme: Theme,
-    named: Callable[[Span], bool],
+    shows_name: Callable[[Span], bool],
     *,
     in_legend: bool,
 ) -> go.Bar:
-    bars = [(span, first, count) for span in some for first, count in runs_of(span.lanes)]
+    bars = [(span, first, count) for span in group for first, count in runs_of(span.lanes)]
     expected = kind in (GOES_ON, EXPECTED)
     return go.Bar(
         orientation="h",
@@ -147,7 +149,7 @@ def _bars(
         y=[rows.centre(span.pool, first, count) for span, first, count in bars],
         width=[count - 0.12 for _, _, count in bars],
         marker={**_marker(paint, theme, expected=expected), "opacity": 0.55 if kind == RAN else 1.0},
-        text=[plain(span.label) if named(span) else "" for span, _, _ in bars],
+        text=[plain(span.label) if shows_name(span) else "" for span, _, _ in bars],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,

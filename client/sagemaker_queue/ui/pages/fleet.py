@@ -110,10 +110,10 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
         remarks.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
     for pause in view.status.pauses:
         if pause.pool == pool.name:
-            said = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
-            said = (pause.quota_lag or said).rstrip(".")
+            refusal = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
+            refusal = (pause.quota_lag or refusal).rstrip(".")
             again = f"; next try in {age(now, pause.until)}" if pause.until and pause.until > now else ""
-            remarks.append(f"{said}{again}")
+            remarks.append(f"{refusal}{again}")
     return remarks
 
 

@@ -255,7 +255,7 @@ def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, comm
         ui.code(command, language="bash")
     place = ui.column().classes("gap-0")
 
-    async def look() -> None:
+    async def list_files() -> None:
         found = await tab.ask(_files, tab, job, address)
         place.clear()
         with place:
@@ -265,7 +265,7 @@ def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, comm
             if found is not None and not found:
                 ui.label("No files.").classes("smq-faint")
 
-    ui.button("List files", on_click=look).props("flat no-caps dense")
+    ui.button("List files", on_click=list_files).props("flat no-caps dense")
 
 
 def _files(tab: Tab, job: JobDetail, address: S3Address) -> list[Stored]:

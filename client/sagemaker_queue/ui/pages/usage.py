@@ -53,15 +53,15 @@ def usage_page(tab: Tab) -> None:
     update: Callable[[UsageSums], None] | None = None
     requests = 0
 
-    async def look() -> None:
+    async def read_usage() -> None:
         nonlocal shown, shown_since, update, requests
         requests += 1
-        own = requests
+        request_number = requests
         summary.set_text("Asking ...")
         since = begin_of(period.value, datetime.now(timezone.utc))
         low_use = LowUseAttempts()
         sums = await tab.ask(_sums, tab, by.value, since, low_use)
-        if own != requests:
+        if request_number != requests:
             return  # the answer to a later request is already shown, or will come
         if sums is None:
             summary.set_text("The queue did not answer.")
@@ -80,10 +80,10 @@ def usage_page(tab: Tab) -> None:
             name = f"usage-by-{shown.by}-since-{shown_since:%Y-%m-%d}.csv"
             ui.download.content(usage_csv(shown.by, shown.parts, shown.total), name, "text/csv")
 
-    by.on_value_change(look)
-    period.on_value_change(look)
+    by.on_value_change(read_usage)
+    period.on_value_change(read_usage)
     download.on_click(save)
-    ui.timer(0, look, once=True)
+    ui.timer(0, read_usage, once=True)
 
 
 def _elements(tab: Tab) -> Callable[[UsageSums], None]:

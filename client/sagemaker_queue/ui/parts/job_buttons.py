@@ -42,41 +42,41 @@ class JobButtons:
         self._chosen = list(names)
         self._enable()
 
-    def _button(self, name: str, icon: str, does: Callable[[], Any]) -> ui.button:
-        return ui.button(name, icon=icon, on_click=does).props("outline no-caps dense").classes("px-2")
+    def _button(self, name: str, icon: str, action: Callable[[], Any]) -> ui.button:
+        return ui.button(name, icon=icon, on_click=action).props("outline no-caps dense").classes("px-2")
 
     def _enable(self) -> None:
-        meant = self._meant()
-        allowed = bool(meant) and all(self._tab.may_change(job) for job in meant)
-        self._refused.set_visibility(bool(meant) and not allowed)
-        self._hold.set_enabled(allowed and any(not job.held for job in meant))
-        self._hold_now.set_enabled(allowed and any(_runs(job) for job in meant))
-        self._release.set_enabled(allowed and any(job.held for job in meant))
-        self._requeue.set_enabled(allowed and bool(meant) and all(_runs(job) for job in meant))
+        selected = self._selected_jobs()
+        allowed = bool(selected) and all(self._tab.may_change(job) for job in selected)
+        self._refused.set_visibility(bool(selected) and not allowed)
+        self._hold.set_enabled(allowed and any(not job.held for job in selected))
+        self._hold_now.set_enabled(allowed and any(_runs(job) for job in selected))
+        self._release.set_enabled(allowed and any(job.held for job in selected))
+        self._requeue.set_enabled(allowed and bool(selected) and all(_runs(job) for job in selected))
         self._priority.set_enabled(allowed)
         self._cancel.set_enabled(allowed)
 
-    def _meant(self) -> list[JobSummary]:
+    def _selected_jobs(self) -> list[JobSummary]:
         jobs = [self._jobs[name] for name in self._chosen if name in self._jobs]
         return [job for job in jobs if not job.finished]
 
     async def _hold_all(self) -> None:
-        await self._each("held", lambda name: self._tab.queue.change(name, held=True))
+        await self._apply_to_each("held", lambda name: self._tab.queue.change(name, held=True))
 
     async def _hold_all_now(self) -> None:
-        await self._each("held", lambda name: self._tab.queue.change(name, held=True, now=True))
+        await self._apply_to_each("held", lambda name: self._tab.queue.change(name, held=True, now=True))
 
     async def _requeue_all(self) -> None:
-        await self._each("requeued", self._tab.queue.requeue)
+        await self._apply_to_each("requeued", self._tab.queue.requeue)
 
     async def _release_all(self) -> None:
-        await self._each("released", lambda name: self._tab.queue.change(name, held=False))
+        await self._apply_to_each("released", lambda name: self._tab.queue.change(name, held=False))
 
     async def _ask_priority(self) -> None:
-        meant = self._meant()
+        selected = self._selected_jobs()
         with ui.dialog() as dialog, ui.card():
-            ui.label(f"New priority of {_named(meant)}")
-            given = ui.number("priority", value=meant[0].priority, precision=0, format="%d").props("autofocus")
+            ui.label(f"New priority of {_short_list(selected)}")
+            given = ui.number("priority", value=selected[0].priority, precision=0, format="%d").props("autofocus")
             with ui.row():
                 ui.button("Change", on_click=lambda: dialog.submit(given.value))
                 ui.button("Leave it", on_click=lambda: dialog.submit(None)).props("flat")
@@ -84,28 +84,28 @@ class JobButtons:
         wanted = await dialog
         dialog.delete()
         if wanted is not None:
-            await self._each("changed", lambda name: self._tab.queue.change(name, priority=int(wanted)))
+            await self._apply_to_each("changed", lambda name: self._tab.queue.change(name, priority=int(wanted)))
 
     async def _ask_cancel(self) -> None:
-        meant = self._meant()
-        running = sum(not job.waits for job in meant)
+        selected = self._selected_jobs()
+        running = sum(not job.waits for job in selected)
         with ui.dialog() as dialog, ui.card():
-            ui.label(f"Cancel {_named(meant)}?")
+            ui.label(f"Cancel {_short_list(selected)}?")
             if running:
                 ui.label(f"{amount(running, 'job')} would be stopped.")
             with ui.row():
-                ui.button("Cancel them" if len(meant) > 1 else "Cancel it", on_click=lambda: dialog.submit(True)).props(
-                    "color=negative"
-                )
+                ui.button(
+                    "Cancel them" if len(selected) > 1 else "Cancel it", on_click=lambda: dialog.submit(True)
+                ).props("color=negative")
                 ui.button("Keep", on_click=lambda: dialog.submit(False)).props("flat autofocus")
         is_sure = await dialog
         dialog.delete()
         if is_sure:
-            await self._each("cancelled", self._tab.queue.cancel)
+            await self._apply_to_each("cancelled", self._tab.queue.cancel)
 
-    async def _each(self, done: str, does: Callable[[str], Any]) -> None:
-        names = [job.job for job in self._meant()]
-        changed = [name for name in names if await self._tab.ask(does, name) is not None]
+    async def _apply_to_each(self, done: str, action: Callable[[str], Any]) -> None:
+        names = [job.job for job in self._selected_jobs()]
+        changed = [name for name in names if await self._tab.ask(action, name) is not None]
         if changed:
             show_message(f"{changed[0] if len(changed) == 1 else amount(len(changed), 'job')} {done}.")
         self._tab.hurry()
@@ -115,7 +115,7 @@ def _runs(job: JobSummary) -> bool:
     return job.state in ("starting", "running") and not job.cancel_requested and not job.is_carrier
 
 
-def _named(jobs: list[JobSummary]) -> str:
+def _short_list(jobs: list[JobSummary]) -> str:
     names = [job.job for job in jobs[:_NAMED]]
     more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
     return ", ".join(names) + more

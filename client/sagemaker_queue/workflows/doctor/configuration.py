@@ -34,7 +34,7 @@ def check_configuration(
         remedy = "Correct it, or name a queue: smq config set url URL; the operator knows the address."
         return failed(CONFIGURATION, str(error), remedy), None
     source = _source(url, profile, environ)
-    for message, remedy in _wrong(config):
+    for message, remedy in _address_faults(config):
         return failed(CONFIGURATION, f"{config.url} ({source}) {message}", remedy), None
     return ok(CONFIGURATION, f"The queue is {config.url}, from {source}."), config
 
@@ -52,7 +52,7 @@ def _source(url: str | None, profile: str | None, environ: Mapping[str, str]) ->
     return f"the default profile {read_profiles(path, must_exist=True).get('default')} of {path}"
 
 
-def _wrong(config: QueueConfig) -> Iterator[tuple[str, str]]:
+def _address_faults(config: QueueConfig) -> Iterator[tuple[str, str]]:
     """Yield each fault of an API Gateway address with its remedy. Other addresses are not checked."""
     parts = urlsplit(config.url)
     host = parts.hostname or ""

@@ -42,31 +42,35 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
     if config is None:
         without_queue = {CREDENTIALS: lambda: check_credentials()[0], SHELL: check_shell}
         for check in CHECKS[1:]:
-            look = without_queue.get(check)
-            yield look() if look else skipped(check, _without(CONFIGURATION))
+            run_check = without_queue.get(check)
+            yield run_check() if run_check else skipped(check, _skip_message(CONFIGURATION))
         return
     address = Address.of(config.url)
-    way: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    network_checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
         (DNS, lambda: check_dns(address)),
         (CONNECTION, lambda: check_connection(address)),
         (CLOCK, lambda: check_clock(config.url)),
     )
-    wrong = None
-    for check, look in way:
-        finding = skipped(check, _without(wrong)) if wrong else look()
+    failed_check = None
+    for check, run_check in network_checks:
+        finding = skipped(check, _skip_message(failed_check)) if failed_check else run_check()
         yield finding
-        wrong = check if finding.status == FAILED else wrong
+        failed_check = check if finding.status == FAILED else failed_check
     finding, session = check_credentials(config)
     yield finding
     identity = None
-    if session and wrong in (None, CLOCK):
+    if session and failed_check in (None, CLOCK):
         finding, identity = check_access(config, session)
         yield finding
-        wrong = ACCESS if finding.status == FAILED else wrong
+        failed_check = ACCESS if finding.status == FAILED else failed_check
     else:
-        yield skipped(ACCESS, _without(wrong or CREDENTIALS))
-    yield check_identity(identity.owner, session) if identity else skipped(IDENTITY, _without(wrong or CREDENTIALS))
-    yield check_version(identity) if identity else skipped(VERSION, _without(wrong or CREDENTIALS))
+        yield skipped(ACCESS, _skip_message(failed_check or CREDENTIALS))
+    yield (
+        check_identity(identity.owner, session)
+        if identity
+        else skipped(IDENTITY, _skip_message(failed_check or CREDENTIALS))
+    )
+    yield check_version(identity) if identity else skipped(VERSION, _skip_message(failed_check or CREDENTIALS))
     try:
         defaults = find_defaults(url=url, profile=profile)
     except ConfigError as error:
@@ -88,5 +92,5 @@ def check_shell() -> Finding:
     return ok(SHELL, f"{PROGRAM} {plugin.version or '(of an unknown version)'} is here, for smq shell.")
 
 
-def _without(wrong: str) -> str:
-    return f"{NOT_CHECKED} {wrong} failed."
+def _skip_message(failed_check: str) -> str:
+    return f"{NOT_CHECKED} {failed_check} failed."

@@ -69,16 +69,16 @@ def check_dns(address: Address) -> Finding:
     except (OSError, UnicodeError) as error:  # UnicodeError: a name with an empty or too long part
         reason = getattr(error, "strerror", None) or error
         return failed(DNS, f"The name {address.host} cannot be resolved: {reason}.", _unresolved(address))
-    told = ", ".join(sorted(found))
+    addresses = ", ".join(sorted(found))
     public = [ip for ip in found if ipaddress.ip_address(ip.partition("%")[0]).is_global]
-    own = _OWN_ADDRESS.fullmatch(address.host)
-    if public and own and not address.proxy:
+    host_match = _OWN_ADDRESS.fullmatch(address.host)
+    if public and host_match and not address.proxy:
         return failed(
             DNS,
-            f"{address.host} is {told}: a public address, where a private API does not answer.",
-            _TO_THE_VPC if not own["vpce"] else "Use the DNS of the VPC: the name of an endpoint is private.",
+            f"{address.host} is {addresses}: a public address, where a private API does not answer.",
+            _TO_THE_VPC if not host_match["vpce"] else "Use the DNS of the VPC: the name of an endpoint is private.",
         )
-    return ok(DNS, f"{address} is {told}.")
+    return ok(DNS, f"{address} is {addresses}.")
 
 
 def _unresolved(address: Address) -> str:

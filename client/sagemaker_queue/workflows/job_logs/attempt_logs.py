@@ -51,16 +51,16 @@ class LogSource:
         """The training job whose name the streams begin with."""
         return self.carrier or self.training_job
 
-    def own(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    def events_of_attempt(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the events of this attempt; remove the attempt's name from the beginning of each line."""
         if self.carrier is None:
             yield from events
             return
-        own = f"{self.training_job}| "
+        prefix = f"{self.training_job}| "
         for event in events:
             message = event["message"]
-            if message.startswith(own):
-                yield {**event, "message": message[len(own) :].replace(f"\r{own}", "\r")}
+            if message.startswith(prefix):
+                yield {**event, "message": message[len(prefix) :].replace(f"\r{prefix}", "\r")}
 
 
 def instance_of(stream: str) -> str:
@@ -127,7 +127,7 @@ class AttemptLog:
 
     def _read(self, stream: str) -> Iterator[LogLine]:
         events, self._tokens[stream] = read_on(self._client, stream, self._tokens[stream])
-        for event in self._source.own(events):
+        for event in self._source.events_of_attempt(events):
             time = datetime.fromtimestamp(event["timestamp"] / 1000, timezone.utc)
             message = event["message"].rstrip("\r\n")
             yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)

@@ -80,15 +80,15 @@ class Follower:
         self._queue = queue
         self._clients = AttemptClients(queue, "logs", logs) if logs is not None else None
         self._pace = PollingPace(poll, pause, first=first_pause(poll))
-        self._log_looks = 0  # remaining reads of the log before the next request to the queue
+        self._log_reads_left = 0  # remaining reads of the log before the next request to the queue
         self._log_pause = 0.0  # seconds between two reads of the log
         self._choice = lines or LineChoice()
         self._only = self._choice.attempt
         self._tail = self._choice.tail  # None after the first poll
         self._pause = pause
         self._running: tuple[JobDetail, Attempt] | None = None  # the queue's latest answer, if an attempt runs
-        self._read: AttemptLog | None = None  # the log that is being read
-        self._done = 0  # number of the last attempt with all its events yielded
+        self._attempt_log: AttemptLog | None = None  # the log that is being read
+        self._last_finished_attempt = 0  # number of the last attempt with all its events yielded
         self._awaits_last_lines = False  # the attempt has ended, and its last lines may still arrive
 
     def follow(self, name: str) -> Iterator[JobEvent]:
@@ -97,46 +97,46 @@ class Follower:
         Raises NotFound; NoAccountProfile if an attempt is in an account without a profile; ClientError if access to
         the logs is denied; and the last error after more than OUTAGES_ENDURED consecutive failures.
         """
-        yield from polled(partial(self._look, name), OUTAGES_ENDURED, self._rest, self._pace.failed)
+        yield from polled(partial(self._poll, name), OUTAGES_ENDURED, self._pause_between_polls, self._pace.failed)
 
-    def _rest(self) -> None:
+    def _pause_between_polls(self) -> None:
         """Pause until the next request to the queue, or the next read of a running job's log."""
-        if self._log_looks == 0:
+        if self._log_reads_left == 0:
             seconds = self._pace.seconds()
             reads_on = self._running and self._clients is not None and self._pace.least > 0
-            looks = max(1, round(seconds / self._pace.least)) if reads_on else 1
-            self._log_looks, self._log_pause = looks, seconds / looks
-        self._log_looks -= 1
+            reads = max(1, round(seconds / self._pace.least)) if reads_on else 1
+            self._log_reads_left, self._log_pause = reads, seconds / reads
+        self._log_reads_left -= 1
         self._pause(self._log_pause)
 
-    def _look(self, name: str) -> Generator[JobEvent, None, bool]:
-        if self._log_looks and self._running:
+    def _poll(self, name: str) -> Generator[JobEvent, None, bool]:
+        if self._log_reads_left and self._running:
             yield from self._lines(*self._running)
             return False
         job = self._queue.job(name)
         self._pace.observe((job.state, job.attempt, job.cancel_requested), job.ask_again_after)
-        live = [attempt for attempt in self._wanted(job) if attempt.outcome is None]
+        live = [attempt for attempt in self._selected_attempts(job) if attempt.outcome is None]
         self._running = (job, live[-1]) if live and not job.finished else None
-        yield from self._last(self._new_events(job))
+        yield from self._limited_to_tail(self._new_events(job))
         self._tail = None
         if self._awaits_last_lines:
             return False
         yield StateReport(job)
-        return job.finished or (self._only is not None and self._done >= self._only)
+        return job.finished or (self._only is not None and self._last_finished_attempt >= self._only)
 
     def so_far(self, name: str) -> Iterator[JobEvent]:
         """Yield the events up to now, without waiting for later events."""
         job = self._queue.job(name)
-        yield from self._last(self._all_events(job))
+        yield from self._limited_to_tail(self._all_events(job))
         yield StateReport(job)
 
     def _all_events(self, job: JobDetail) -> Iterator[JobEvent]:
-        for attempt in self._wanted(job):
+        for attempt in self._selected_attempts(job):
             yield from self._lines(job, attempt)
             if attempt.outcome is not None:
                 yield AttemptEnded(job, attempt)
 
-    def _last(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
+    def _limited_to_tail(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
         """Yield all events, but only the last ``tail`` log lines of the first poll."""
         if self._tail is None:
             yield from events
@@ -151,8 +151,8 @@ class Follower:
 
     def _new_events(self, job: JobDetail) -> Iterator[JobEvent]:
         """Yield the new events of the attempts: all events of one attempt before the events of the next attempt."""
-        for attempt in self._wanted(job):
-            if attempt.attempt <= self._done:
+        for attempt in self._selected_attempts(job):
+            if attempt.attempt <= self._last_finished_attempt:
                 continue
             if attempt.outcome is None:
                 yield StateReport(job)
@@ -160,14 +160,14 @@ class Follower:
             if attempt.outcome is None:
                 return
             # With ``tail``, only the present attempt's lines matter: do not wait for an earlier attempt's last lines.
-            over = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
-            if not self._awaits_last_lines and self._clients is not None and not over:
+            log_is_complete = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
+            if not self._awaits_last_lines and self._clients is not None and not log_is_complete:
                 self._awaits_last_lines = True
                 return
-            self._awaits_last_lines, self._done = False, attempt.attempt
+            self._awaits_last_lines, self._last_finished_attempt = False, attempt.attempt
             yield AttemptEnded(job, attempt)
 
-    def _wanted(self, job: JobDetail) -> list[Attempt]:
+    def _selected_attempts(self, job: JobDetail) -> list[Attempt]:
         return [attempt for attempt in job.attempts if self._only in (None, attempt.attempt)]
 
     def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
@@ -175,34 +175,36 @@ class Follower:
             return []
         # A launch that SageMaker refuses leaves no attempt behind, and the next attempt may have the same number.
         # So attempts are distinguished by their names.
-        if self._read is None or self._read.training_job != attempt.training_job_name:
+        if self._attempt_log is None or self._attempt_log.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
             client = self._clients.of(attempt, job.job)
-            self._read = AttemptLog(client, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)
-        return [line for line in self._read.new_lines() if line in self._choice]
+            self._attempt_log = AttemptLog(
+                client, attempt.attempt, attempt.training_job_name, instances, attempt.carrier
+            )
+        return [line for line in self._attempt_log.new_lines() if line in self._choice]
 
 
 def polled(
-    look: Callable[[], Generator[T, None, bool]],
-    endured: int,
+    poll: Callable[[], Generator[T, None, bool]],
+    max_outages: int,
     pause: Callable[[], None],
     failed: Callable[[float | None], None] = lambda retry_after: None,
 ) -> Iterator[T | Outage]:
-    """Call ``look`` repeatedly and yield its results, until ``look`` returns True.
+    """Call ``poll`` repeatedly and yield its results, until ``poll`` returns True.
 
-    Each temporary error is yielded as an Outage. Raises the error if access is denied, or after more than ``endured``
-    consecutive errors. ``failed`` is called for each outage, with the seconds to wait before the next request if the
-    answer contains this number. ``pause`` is called between two calls of ``look``.
+    Each temporary error is yielded as an Outage. Raises the error if access is denied, or after more than
+    ``max_outages`` consecutive errors. ``failed`` is called for each outage, with the seconds to wait before the next
+    request if the answer contains this number. ``pause`` is called between two calls of ``poll``.
     """
     outages = 0
     while True:
         try:
-            if (yield from look()):
+            if (yield from poll()):
                 return
             outages = 0
         except (Unavailable, ClientError, BotoCoreError) as error:
             outages += 1
-            if outages > endured or is_denied(error):
+            if outages > max_outages or is_denied(error):
                 raise
             failed(getattr(error, "retry_after", None))
             yield Outage(error)

@@ -39,51 +39,53 @@ class _Known:
     """The state of a live job at the latest poll; a change of this state gives notices."""
 
     since: datetime  # time of the latest known transition
-    lasting: frozenset[tuple[str, datetime]] = frozenset()  # results of _lasting, including conditions that have ended
+    conditions: frozenset[tuple[str, datetime]] = frozenset()  # results of _conditions_of, including ended conditions
 
 
 class JobWatch:
     """A watch over the selected jobs of a queue.
 
-    Changes before the first call of ``look`` give no notice. Each later change that the filter accepts gives one
+    Changes before the first call of ``poll`` give no notice. Each later change that the filter accepts gives one
     notice. Transitions between two calls count too, because the queue keeps a history of each job. A lasting condition,
     such as a missed start, gives one notice, even if it disappears and returns with the same time.
     """
 
-    def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
+    def __init__(
+        self, queue: QueueClient, is_watched: Callable[[JobSummary], bool], notice_filter: NoticeFilter
+    ) -> None:
         self._queue = queue
-        self._meant = meant
-        self._wanted = wanted
+        self._is_watched = is_watched
+        self._filter = notice_filter
         self._live: dict[str, _Known] | None = None
         self._ended = _LONG_AGO  # time of the latest known end
 
     @property
     def live(self) -> frozenset[str]:
-        """Names of the jobs that were live at the latest call of ``look``."""
+        """Names of the jobs that were live at the latest call of ``poll``."""
         return frozenset(self._live or ())
 
-    def look(self) -> list[Notice]:
-        """Read the queue, and return the new notices, job by job; see ``together`` for jobs that fail together.
+    def poll(self) -> list[Notice]:
+        """Read the queue, and return the new notices, job by job; see ``combine_failures`` for jobs that fail together.
 
         Raises QueueError; the next call then returns the missed notices.
         """
         before = self._live or {}
-        live = {job.job: _known(job, before.get(job.job)) for job in self._queue.jobs() if self._meant(job)}
+        live = {job.job: _known(job, before.get(job.job)) for job in self._queue.jobs() if self._is_watched(job)}
         ended = self._ended_lately()
         found: list[Notice] = []
         if self._live is not None:
             known = self._live
             changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
             # Jobs that were submitted and finished between two calls.
-            quick = [job.job for job in ended if job.job not in known and self._meant(job)]
+            quick = [job.job for job in ended if job.job not in known and self._is_watched(job)]
             for name in dict.fromkeys([*changed, *quick]):
-                news, latest = self._news(name, known.get(name, _Known(_LONG_AGO)))
-                found += news
+                new_notices, latest = self._notices_of_job(name, known.get(name, _Known(_LONG_AGO)))
+                found += new_notices
                 if name in live:  # the job may have changed after the list was read
                     live[name] = latest
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
-        return together(found)
+        return combine_failures(found)
 
     def _ended_lately(self) -> list[JobSummary]:
         ended = []
@@ -95,25 +97,25 @@ class JobWatch:
                 break
         return ended
 
-    def _news(self, name: str, known: _Known) -> tuple[list[Notice], _Known]:
+    def _notices_of_job(self, name: str, known: _Known) -> tuple[list[Notice], _Known]:
         """Return the notices about a job's changes since ``known``, and the job's state now."""
         try:
             job = self._queue.job(name)
         except NotFound:  # the job finished long ago, and the queue has forgotten it
             return [], known
-        news = [*_lasting_notices(job, known.lasting), *notices_since(job, known.since, self._wanted.waited)]
-        return [notice for notice in news if notice.kind in self._wanted.kinds], _known(job, known)
+        news = [*_lasting_notices(job, known.conditions), *notices_since(job, known.since, self._filter.waited)]
+        return [notice for notice in news if notice.kind in self._filter.kinds], _known(job, known)
 
 
 def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> Iterable[Notice]:
     """Yield a notice for each lasting condition of a live job that is not in ``known``."""
-    for kind, begin in sorted(_lasting(job) - known):
+    for kind, begin in sorted(_conditions_of(job) - known):
         if not job.finished:
             text = notices.notice(job.job, job.owner, job.project, _LASTING_NEWS[kind](job, begin))
             yield Notice(kind, job.job, text, job.owner)
 
 
-def _lasting(job: JobSummary) -> frozenset[tuple[str, datetime]]:
+def _conditions_of(job: JobSummary) -> frozenset[tuple[str, datetime]]:
     """Return a job's lasting conditions as (kind, time); the time distinguishes repeated conditions of one kind."""
     begins = {
         "late": job.start_by if job.start_missed else None,
@@ -188,7 +190,7 @@ def _returned_gpu(job: JobDetail) -> str:
     return notices.gpu_returned(_remedy(job)) if returned else ""
 
 
-def together(found: Sequence[Notice]) -> list[Notice]:
+def combine_failures(found: Sequence[Notice]) -> list[Notice]:
     """Combine the notices of at least TOGETHER jobs of one owner that failed with one class; keep other notices."""
     sets: dict[tuple[str | None, str], list[Notice]] = {}
     for notice in found:
@@ -196,20 +198,20 @@ def together(found: Sequence[Notice]) -> list[Notice]:
             sets.setdefault((notice.owner, notice.failure_class), []).append(notice)
     combined: list[Notice] = []
     for notice in found:
-        alike = sets.get((notice.owner, notice.failure_class or ""), [])
-        if notice not in alike or len(alike) < TOGETHER:
+        same_failure = sets.get((notice.owner, notice.failure_class or ""), [])
+        if notice not in same_failure or len(same_failure) < TOGETHER:
             combined.append(notice)
-        elif notice is alike[0]:
-            combined.append(_combined(alike))
+        elif notice is same_failure[0]:
+            combined.append(_combined(same_failure))
     return combined
 
 
-def _combined(alike: Sequence[Notice]) -> Notice:
-    first = alike[0]
-    names = ", ".join(notice.job for notice in alike[:_NAMED]) + (
-        f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+def _combined(same_failure: Sequence[Notice]) -> Notice:
+    first = same_failure[0]
+    names = ", ".join(notice.job for notice in same_failure[:_NAMED]) + (
+        f" and {len(same_failure) - _NAMED} more" if len(same_failure) > _NAMED else ""
     )
-    text = notices.failed_together(len(alike), first.owner, names, first.failure_class or "", first.remedy)
+    text = notices.failed_together(len(same_failure), first.owner, names, first.failure_class or "", first.remedy)
     return Notice(first.kind, first.job, text, first.owner, first.failure_class, first.remedy)
 
 
@@ -228,7 +230,7 @@ def _interruption(cause: str) -> str:
 
 
 def _known(job: JobSummary, before: _Known | None) -> _Known:
-    return _Known(_since(job), _lasting(job) | (before.lasting if before else frozenset()))
+    return _Known(_since(job), _conditions_of(job) | (before.conditions if before else frozenset()))
 
 
 def _since(job: JobSummary) -> datetime:

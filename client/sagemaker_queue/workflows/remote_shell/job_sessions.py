@@ -32,7 +32,7 @@ _WHY_NOT_CONNECTED = (
 )
 
 
-class Done(str):
+class LastingNote(str):
     """A sentence about a change that was made. It stays on the terminal."""
 
     __slots__ = ()
@@ -58,22 +58,22 @@ class JobSessions:
         self._trains_since: float | None = None
         self._enabled: str | None = None  # the training job in which the queue has enabled remote debugging
 
-    def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
+    def enter(self, purpose: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
         Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
         session can ever be opened in the job. Enables remote debugging in the attempt if the request did not.
         """
         while True:
-            found = yield from self._look(what, wait)
-            if found:
+            is_open = yield from self._poll(purpose, wait)
+            if is_open:
                 return
             self._pace.pause()
 
-    def _look(self, what: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
+    def _poll(self, purpose: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
         job = self._queue.job(self.name)
-        check(job, self._instance)
-        attempt = present(job)
+        check_enterable(job, self._instance)
+        attempt = live_attempt(job)
         if attempt is None:
             self._pace.observe((job.state, job.attempt, None), job.ask_again_after)
             if not wait:
@@ -92,7 +92,7 @@ class JobSessions:
             return False
         if stage in (None, "Training"):
             try:
-                yield self._opener.open(target, what)
+                yield self._opener.open(target, purpose)
                 return True
             except NotConnected:
                 self._check_patience(target, "The container has not connected to Session Manager.")
@@ -118,18 +118,18 @@ class JobSessions:
             yield f"{target.job} runs, and a shell cannot be enabled yet"
             return
         self._enabled, self._trains_since = target.training_job, None
-        yield Done(
+        yield LastingNote(
             f"{target.job} was submitted without remote debugging, which is now enabled for its running attempt"
             f" {target.training_job}, until the attempt ends. Waiting for the SSM agent in the container to connect."
         )
 
-    def _check_patience(self, target: SessionTarget, what: str) -> None:
+    def _check_patience(self, target: SessionTarget, problem: str) -> None:
         """Raise QueueError, with the usual causes, more than CONNECT_SECONDS after the first call for an attempt."""
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:
             raise QueueError(
-                f"The container of {target.job} cannot be entered. {what} {_WHY_NOT_CONNECTED}"
+                f"The container of {target.job} cannot be entered. {problem} {_WHY_NOT_CONNECTED}"
                 f" {target.training_job}/algo-{target.instance}-.../ssm in /aws/sagemaker/TrainingJobs."
             )
 
@@ -151,7 +151,7 @@ class JobSessions:
         except (QueueError, ClientError, BotoCoreError):
             return True
         self.stop_cause = job.history[-1].cause if job.state == "stopping" and job.history else None
-        return _same(present(job), self._target)
+        return _is_attempt_of(live_attempt(job), self._target)
 
     def state_after_session(self) -> tuple[JobDetail, Attempt]:
         """Wait until the queue knows whether the latest session's attempt has ended; return the job and the attempt.
@@ -170,13 +170,13 @@ class JobSessions:
             time.sleep(POLL_SECONDS)
 
 
-def present(job: JobDetail) -> Attempt | None:
+def live_attempt(job: JobDetail) -> Attempt | None:
     """Return the attempt that runs or is being stopped; None if there is no such attempt."""
     live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
     return live[-1] if live and job.state in ("running", "stopping") else None
 
 
-def check(job: JobDetail, instance: int = 1) -> None:
+def check_enterable(job: JobDetail, instance: int = 1) -> None:
     """Raise an error if no session can ever be opened in this instance of the job.
 
     Raises Conflict if the job has finished, InvalidOption for a job that shares an instance or is isolated, and
@@ -198,12 +198,12 @@ def check(job: JobDetail, instance: int = 1) -> None:
         raise InvalidOption(
             f"{job.job} has EnableNetworkIsolation, which isolates its container, so no shell can be opened."
         )
-    attempt = present(job)
+    attempt = live_attempt(job)
     most = (attempt and attempt.instances) or job.instances
     if not 1 <= instance <= most:
         last = f" to algo-{most}" if most > 1 else ""
         raise NotFound(f"{job.job} has no instance algo-{instance}; its instances: algo-1{last}.")
 
 
-def _same(attempt: Attempt | None, target: SessionTarget | None) -> bool:
+def _is_attempt_of(attempt: Attempt | None, target: SessionTarget | None) -> bool:
     return bool(attempt and target and attempt.training_job_name == target.training_job)

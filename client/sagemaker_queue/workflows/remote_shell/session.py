@@ -57,13 +57,13 @@ class Port:
     local: int
 
 
-def request_of(target: SessionTarget, what: MarkedCommand | Port | None) -> dict[str, Any]:
+def request_of(target: SessionTarget, purpose: MarkedCommand | Port | None) -> dict[str, Any]:
     """Return the StartSession request for a command, a forwarded port, or (None) a shell."""
-    if isinstance(what, Port):
+    if isinstance(purpose, Port):
         document = "AWS-StartPortForwardingSession"
-        parameters = {"portNumber": [str(what.remote)], "localPortNumber": [str(what.local)]}
-    elif isinstance(what, MarkedCommand):
-        document, parameters = "AWS-StartNonInteractiveCommand", {"command": [what.line]}
+        parameters = {"portNumber": [str(purpose.remote)], "localPortNumber": [str(purpose.local)]}
+    elif isinstance(purpose, MarkedCommand):
+        document, parameters = "AWS-StartNonInteractiveCommand", {"command": [purpose.line]}
     else:
         document, parameters = "AWS-StartInteractiveCommand", {"command": [shell()]}
     return {"Target": target.id, "DocumentName": document, "Parameters": parameters}
@@ -77,9 +77,9 @@ class SessionOpener:
         self._plugin = plugin
         self._clients = AttemptClients(queue, "ssm")
 
-    def open(self, target: SessionTarget, what: MarkedCommand | Port | None) -> Session:
+    def open(self, target: SessionTarget, purpose: MarkedCommand | Port | None) -> Session:
         """Open a session. Raises NotConnected, Forbidden or QueueError."""
-        request = request_of(target, what)
+        request = request_of(target, purpose)
         ssm = self._clients.of(target.attempt, target.job)
         try:
             response = ssm.start_session(**request)
@@ -102,7 +102,7 @@ class SessionOpener:
             profile=self._profile(target),
             endpoint=ssm.meta.endpoint_url,
         )
-        return Session(arguments, environment, what, lambda: _terminate(ssm, response["SessionId"]))
+        return Session(arguments, environment, purpose, lambda: _terminate(ssm, response["SessionId"]))
 
     def _profile(self, target: SessionTarget) -> str | None:
         """Return the AWS profile with which the plugin resumes a session."""
@@ -122,12 +122,12 @@ class Session:
         self,
         arguments: list[str],
         environment: dict[str, str],
-        what: MarkedCommand | Port | None,
+        purpose: MarkedCommand | Port | None,
         terminate: Callable[[], None],
     ) -> None:
         self._arguments = arguments
         self._environment = environment
-        self._output = MarkedOutput(what) if isinstance(what, MarkedCommand) else None
+        self._output = MarkedOutput(purpose) if isinstance(purpose, MarkedCommand) else None
         self._terminate = terminate
 
     def run(self, is_attempt_running: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:

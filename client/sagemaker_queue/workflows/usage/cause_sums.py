@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from api_contract.history import PastAttempt
-from sagemaker_queue.workflows.usage.causes import Cause, divided, held_milliseconds
+from sagemaker_queue.workflows.usage.causes import Cause, held_milliseconds, milliseconds_by_cause
 from sagemaker_queue.workflows.usage.sums import KEYS, NONE, PriceList, Usage, sum_usage
 
 BY_CAUSE = "cause"
@@ -94,7 +94,7 @@ def sum_causes(attempts: Iterable[PastAttempt], prices: PriceList) -> UsageSums:
         project = projects.setdefault(attempt.project or NONE, ProjectCauses())
         total.held += held_milliseconds(attempt) * count
         project.held += held_milliseconds(attempt) * count
-        for cause, milliseconds in divided(attempt).items():
+        for cause, milliseconds in milliseconds_by_cause(attempt).items():
             known.add(cause)
             project.causes[cause] = project.causes.get(cause, 0) + milliseconds * count
             parts[cause].held += milliseconds * count

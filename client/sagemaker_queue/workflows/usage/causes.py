@@ -48,7 +48,7 @@ def held_milliseconds(attempt: PastAttempt) -> int:
     return _milliseconds(attempt.provisioned_seconds) + _milliseconds(attempt.ran_seconds)
 
 
-def divided(attempt: PastAttempt) -> dict[Cause, int]:
+def milliseconds_by_cause(attempt: PastAttempt) -> dict[Cause, int]:
     """Return the milliseconds of each cause; unknown causes are left out.
 
     The sum is ``held_milliseconds``. Time with two causes counts for the first of hung, lost and idle.
@@ -57,21 +57,21 @@ def divided(attempt: PastAttempt) -> dict[Cause, int]:
     left = ran
     parts = {Cause.PROVISIONING: _milliseconds(attempt.provisioned_seconds)}
 
-    def take(cause: Cause, milliseconds: int) -> None:
+    def assign(cause: Cause, milliseconds: int) -> None:
         nonlocal left
         parts[cause] = min(max(0, milliseconds), left)
         left -= parts[cause]
 
     hung = 0
     if attempt.hung_seconds is not None:
-        take(Cause.HUNG, _milliseconds(attempt.hung_seconds))
+        assign(Cause.HUNG, _milliseconds(attempt.hung_seconds))
         hung = parts[Cause.HUNG]
     lost = None if attempt.lost_seconds is None else _milliseconds(attempt.lost_seconds)
     # The hang and the lost work are both at the end of the attempt, so the lost work contains the hang.
-    take(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in INTERRUPTED else 0)
-    take(Cause.FAILURE, (ran if lost is None else lost) - hung if attempt.outcome == "failed" else 0)
+    assign(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in INTERRUPTED else 0)
+    assign(Cause.FAILURE, (ran if lost is None else lost) - hung if attempt.outcome == "failed" else 0)
     if attempt.idle_seconds is not None:
-        take(Cause.IDLE, _milliseconds(attempt.idle_seconds))
+        assign(Cause.IDLE, _milliseconds(attempt.idle_seconds))
     parts[Cause.USEFUL] = left
     return parts
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import short_owner
-from sagemaker_queue.workflows.usage.causes import Cause, divided
+from sagemaker_queue.workflows.usage.causes import Cause, milliseconds_by_cause
 from sagemaker_queue.workflows.usage.sums import NONE
 
 NOT_RECORDED = "(not recorded)"  # the class of a failure that an earlier version of the queue recorded
@@ -45,7 +45,7 @@ class FailureSum:
     def add(self, attempt: PastAttempt) -> None:
         """Add a failed attempt."""
         self.attempts += 1
-        self.lost += divided(attempt)[Cause.FAILURE] * attempt.instance_count
+        self.lost += milliseconds_by_cause(attempt)[Cause.FAILURE] * attempt.instance_count
         self.latest = max((time for time in (self.latest, attempt.ended) if time), default=None)
         self.jobs.add((attempt.job, attempt.submitted))
         self.owners.add(attempt.owner)

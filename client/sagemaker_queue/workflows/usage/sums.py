@@ -13,7 +13,7 @@ from typing import Any
 
 from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import short_owner
-from sagemaker_queue.workflows.usage.causes import Cause, divided
+from sagemaker_queue.workflows.usage.causes import Cause, milliseconds_by_cause
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600
@@ -24,7 +24,7 @@ Parts = Iterator[tuple[str, float]]
 """The keys for which an attempt counts, each with the attempt's part that counts; the parts add up to 1."""
 
 
-def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
+def _single_part(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
     return lambda attempt: iter([(key(attempt) or NONE, 1.0)])
 
 
@@ -36,14 +36,14 @@ def _pools(attempt: PastAttempt) -> Parts:
 
 
 KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
-    "project": _whole(lambda attempt: attempt.project),
-    "owner": _whole(lambda attempt: short_owner(attempt.owner)),
-    "group": _whole(lambda attempt: attempt.group),
+    "project": _single_part(lambda attempt: attempt.project),
+    "owner": _single_part(lambda attempt: short_owner(attempt.owner)),
+    "group": _single_part(lambda attempt: attempt.group),
     "pool": _pools,
-    "department": _whole(lambda attempt: attempt.department),
-    "region": _whole(lambda attempt: attempt.region or HOME),
-    "account": _whole(lambda attempt: attempt.account or HOME),
-    "day": _whole(lambda attempt: attempt.ended.strftime("%Y-%m-%d") if attempt.ended else None),
+    "department": _single_part(lambda attempt: attempt.department),
+    "region": _single_part(lambda attempt: attempt.region or HOME),
+    "account": _single_part(lambda attempt: attempt.account or HOME),
+    "day": _single_part(lambda attempt: attempt.ended.strftime("%Y-%m-%d") if attempt.ended else None),
 }
 
 
@@ -99,7 +99,7 @@ class Usage:
         count = attempt.instance_count
         self.ran += running * count
         self.borrowed += running * min(attempt.borrowed, count)
-        self.lost += divided(attempt)[Cause.PREEMPTION] / 1000 * part * count
+        self.lost += milliseconds_by_cause(attempt)[Cause.PREEMPTION] / 1000 * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
         # The utilization is measured for a shared instance, not for its members. So the carrier counts here.
         if attempt.gpu_mean_percent is not None:

@@ -20,7 +20,7 @@ from sagemaker_queue.cli.commands.accounting.usage import usage_page
 from sagemaker_queue.workflows.usage import budgets
 from sagemaker_queue.workflows.usage.budgets import period_of
 from sagemaker_queue.workflows.usage.cause_sums import CauseUsage, usage_sums
-from sagemaker_queue.workflows.usage.causes import Cause, divided, held_milliseconds
+from sagemaker_queue.workflows.usage.causes import Cause, held_milliseconds, milliseconds_by_cause
 from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
 from tests.client.samples import ATTEMPT
 
@@ -259,7 +259,7 @@ def test_no_attempt_has_no_cause(server: ScriptedServer, capsys: pytest.CaptureF
 )
 def test_the_causes_of_an_attempt(fields: dict[str, Any], expected: dict[Cause, int]) -> None:
     attempt = PastAttempt.from_json({**ATTEMPT, "lostSeconds": None, "ranSeconds": 1000.0, **fields})
-    found = divided(attempt)
+    found = milliseconds_by_cause(attempt)
     assert {cause: found[cause] / 1000 for cause in expected} == expected
     assert found[Cause.PROVISIONING] == 95_000
     assert (Cause.HUNG in found, Cause.IDLE in found) == ("hungSeconds" in fields, "idleSeconds" in fields)
@@ -281,7 +281,7 @@ def test_causes_add_up_to_the_total_exactly() -> None:
 
     attempts = [PastAttempt.from_json(attempt()) for _ in range(2000)]
     for one in attempts:
-        split = divided(one)
+        split = milliseconds_by_cause(one)
         assert sum(split.values()) == held_milliseconds(one) and min(split.values()) >= 0
     sums = usage_sums(attempts, "cause", PriceList(PRICES))
     parts = {key: part for key, part in sums.parts.items() if isinstance(part, CauseUsage)}

@@ -309,7 +309,7 @@ class TestConcurrently:
                     for _ in range(150):
                         make()
                         time.sleep(0.001)
-                        sessions._change_at_once(made[-1], startup.hook_everywhere)
+                        sessions._change_atomically(made[-1], startup.hook_everywhere)
                 finally:
                     over.set()
                 registered = used.result()

@@ -71,7 +71,7 @@ class TestWhichAreKnown:
         """A program that got its key an hour ago has the older one."""
         role = Renewed()
         keys = CredentialsByKey(role.session)
-        older, newer = keys.own(), keys.own()
+        older, newer = keys.proxy_credentials(), keys.proxy_credentials()
         assert older is not None and newer is not None and older != newer
         assert [keys.find(str(one.access_key)) for one in (older, newer)] == [older, newer]
         assert keys.find("ASIA99") is None

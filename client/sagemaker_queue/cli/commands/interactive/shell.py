@@ -94,13 +94,13 @@ def shell(
     from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
     from sagemaker_queue.workflows.remote_shell.session import Port  # noqa: PLC0415  # boto3
 
-    what = MarkedCommand(command) if command else Port(*forward) if forward else None
+    purpose = MarkedCommand(command) if command else Port(*forward) if forward else None
     followed = sys.stdout.isatty() if follow is None else follow
-    return enter(queue, name, what, instance=instance, follow=followed)
+    return enter(queue, name, purpose, instance=instance, follow=followed)
 
 
 def enter(
-    queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
+    queue: QueueClient, name: str, purpose: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
 ) -> int:
     """Open a session in the job's container, print how the session ended, and return the exit code.
 
@@ -114,25 +114,25 @@ def enter(
     sessions = JobSessions(queue, find_plugin(), name, instance)
     notes = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     while True:
-        session = _opened(sessions, what, notes, name, follow=follow)
-        status = session.run(_liveness(sessions), sys.stdout.buffer if what is not None else None)
+        session = _open_session(sessions, purpose, notes, name, follow=follow)
+        status = session.run(_liveness_check(sessions), sys.stdout.buffer if purpose is not None else None)
         job, attempt = sessions.state_after_session()
         if attempt.outcome is None:
-            return _session_end(job, what, status, notes.note)
-        notes.note(_ending(job, attempt))
-        if not follow or job.finished or _is_command(what):
+            return _note_session_end(job, purpose, status, notes.note)
+        notes.note(_end_sentence(job, attempt))
+        if not follow or job.finished or _is_command(purpose):
             return ENDED_OTHERWISE if attempt.outcome != "completed" else DONE if status is None else status
 
 
-def _opened(
-    sessions: JobSessions, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
+def _open_session(
+    sessions: JobSessions, purpose: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
 ) -> Session:
     from api_contract.models import JobDetail  # noqa: PLC0415
-    from sagemaker_queue.workflows.remote_shell.job_sessions import Done  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.job_sessions import LastingNote  # noqa: PLC0415
 
     try:
-        for step in sessions.enter(what, wait=follow):
-            if isinstance(step, Done):
+        for step in sessions.enter(purpose, wait=follow):
+            if isinstance(step, LastingNote):
                 notes.note(step)
             elif isinstance(step, (JobDetail, str)):
                 notes.status(state_sentence(step) if isinstance(step, JobDetail) else step)
@@ -146,7 +146,7 @@ def _opened(
     raise AssertionError("it yields a session or raises")
 
 
-def _liveness(sessions: JobSessions) -> Callable[[], bool]:
+def _liveness_check(sessions: JobSessions) -> Callable[[], bool]:
     """Return a function that checks whether the attempt is alive, and prints the cause of a stop once.
 
     The terminal may be in raw mode, so lines end with a carriage return and a line feed.
@@ -165,39 +165,39 @@ def _liveness(sessions: JobSessions) -> Callable[[], bool]:
     return is_attempt_running
 
 
-def _session_end(
-    job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
+def _note_session_end(
+    job: JobDetail, purpose: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
 ) -> int:
     """Print a note after a session while the job still runs, and return the exit code.
 
     After a command with a known exit code, print nothing.
     """
-    if _is_command(what):
+    if _is_command(purpose):
         if status is None:
             note("The session ended before the command, so the exit code is not known.")
         return REFUSED if status is None else status
-    kept = job.request.get("HyperParameters", {}).get("idle_end", "")
-    ends = f" The job ends by itself {in_words(int(kept))} after the last session." if kept.isdecimal() else ""
+    idle_end = job.request.get("HyperParameters", {}).get("idle_end", "")
+    ends = f" The job ends by itself {in_words(int(idle_end))} after the last session." if idle_end.isdecimal() else ""
     note(
         f"{job.job} continues to run.{ends} To enter it again: smq shell {job.job}; to cancel it: smq cancel {job.job}"
     )
     return DONE if status is None else status
 
 
-def _ending(job: JobDetail, attempt: Attempt) -> str:
+def _end_sentence(job: JobDetail, attempt: Attempt) -> str:
     """Return a text about the end of an attempt, with the cause, and about the job's position if the job waits."""
     from api_contract.models import INTERRUPTED  # noqa: PLC0415
 
     causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]
     because = f": {causes[-1]}" if causes else ""
-    was = attempt.outcome in (*INTERRUPTED, "stopped")
-    outcome = f"was {attempt.outcome}" if was else f"has ended ({attempt.outcome})"
+    is_interrupted = attempt.outcome in (*INTERRUPTED, "stopped")
+    outcome = f"was {attempt.outcome}" if is_interrupted else f"has ended ({attempt.outcome})"
     place = f" The job waits, {ordinal(job.position)} in the queue." if job.position else ""
-    ended = because if because.endswith(".") else f"{because}."
-    return f"{job.job} {outcome}{ended}{place}"
+    cause_text = because if because.endswith(".") else f"{because}."
+    return f"{job.job} {outcome}{cause_text}{place}"
 
 
-def _is_command(what: MarkedCommand | Port | None) -> bool:
+def _is_command(purpose: MarkedCommand | Port | None) -> bool:
     from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
 
-    return isinstance(what, MarkedCommand)
+    return isinstance(purpose, MarkedCommand)

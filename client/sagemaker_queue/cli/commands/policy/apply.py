@@ -47,10 +47,10 @@ _yes = flag("--yes", help="do not ask for confirmation; without a terminal there
 def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None, yes: bool) -> int:
     """Print the difference and a preview, and apply the policy."""
     document = read_document(file, sys.stdin)
-    read = queue.policy()
-    if (refused := _refused(read, document, file, force=force, yes=yes)) is not None:
-        return refused
-    applied = queue.apply_policy(document, read.version if version is None else version, force=force)
+    current = queue.policy()
+    if (exit_code := _exit_code_unless_confirmed(current, document, file, force=force, yes=yes)) is not None:
+        return exit_code
+    applied = queue.apply_policy(document, current.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
     print_policy_warnings(applied)
     return DONE
@@ -71,16 +71,20 @@ def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None
 @with_queue
 def policy_rollback(queue: QueueClient, version: int, force: bool, yes: bool) -> int:
     """Print the difference to an earlier version and a preview, and apply the earlier version as a new version."""
-    read, past = queue.policy(), queue.policy(version)
-    if (refused := _refused(read, past.policy, f"version {version}", force=force, yes=yes)) is not None:
-        return refused
-    applied = queue.roll_back_policy(version, read.version, force=force)
+    current, past = queue.policy(), queue.policy(version)
+    if (
+        exit_code := _exit_code_unless_confirmed(current, past.policy, f"version {version}", force=force, yes=yes)
+    ) is not None:
+        return exit_code
+    applied = queue.roll_back_policy(version, current.version, force=force)
     print(f"\nVersion {applied.version} is applied; it is the same as version {version}.")
     print_policy_warnings(applied)
     return DONE
 
 
-def _refused(applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool) -> int | None:
+def _exit_code_unless_confirmed(
+    applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool
+) -> int | None:
     """Print the difference and a preview; return None if the document should be applied, else the exit code.
 
     A document equal to the policy in force is not applied. On a terminal without ``yes``, the user confirms the change;
@@ -91,12 +95,12 @@ def _refused(applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, f
         print(f"Nothing to change: version {applied.version} says the same.")
         return DONE
     print(difference, flush=True)
-    asks = not yes and is_interactive()
+    must_confirm = not yes and is_interactive()
     preview = _preview(document)
     if preview:
-        screen = sys.stdout if asks else sys.stderr
-        print(f"\n{brief_preview(preview, width() if asks else None)}", file=screen, flush=True)
-    if not asks:
+        screen = sys.stdout if must_confirm else sys.stderr
+        print(f"\n{brief_preview(preview, width() if must_confirm else None)}", file=screen, flush=True)
+    if not must_confirm:
         return None
     if preview and (preview.warnings or (preview.in_use and not force)):
         print("Nothing is changed: the queue would refuse this policy.")

@@ -33,23 +33,23 @@ _ONLY_KNOWN_TO_THE_QUEUE = "MaxCapacity, live jobs, shared instances, and the qu
 def policy_check(file: str, offline: bool) -> int:
     """Print each fault of a policy, and the checks that were made."""
     document = read_document(file, sys.stdin)
-    found = examine(document, offline=offline)
-    here = sys.version_info >= REQUIRED_PYTHON
-    if not here and found.not_asked:
+    examination = examine(document, offline=offline)
+    checked_locally = sys.version_info >= REQUIRED_PYTHON
+    if not checked_locally and examination.queue_skip_reason:
         raise InvalidOption(
             f"The queue's rules need Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
-            f"{sys.version_info[0]}.{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
+            f"{sys.version_info[0]}.{sys.version_info[1]}, and no queue was asked ({examination.queue_skip_reason})."
         )
     name = "standard input" if file == "-" else file
-    for fault in found.faults:
+    for fault in examination.faults:
         print(f"{name}: {clean(fault)}")
-    if found.incomplete:
+    if examination.incomplete:
         print("There may be more faults, which are found when these are corrected.")
-    if not found.faults:
-        verdict = "follows the rules" if found.not_asked else "can be applied"
+    if not examination.faults:
+        verdict = "follows the rules" if examination.queue_skip_reason else "can be applied"
         print(f"{name} {verdict}: {_content(document)}.")
-    print(_checked(here, found.not_asked, found.version))
-    return REFUSED if found.faults else DONE
+    print(_checks_sentence(checked_locally, examination.queue_skip_reason, examination.version))
+    return REFUSED if examination.faults else DONE
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Examination:
 
     faults: list[str]
     incomplete: bool  # these faults prevented further checks, so more faults may appear after a correction
-    not_asked: str | None  # the reason why the queue was not asked
+    queue_skip_reason: str | None  # the reason why the queue was not asked
     version: int | None  # the queue's present version of the policy
 
 
 def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
     """Check a policy by the rules on this machine if this Python is new enough, and by the queue unless ``offline``."""
     faults, incomplete = _faults_by_the_rules(document)
-    not_asked = "--offline" if offline else None
+    queue_skip_reason = "--offline" if offline else None
     version = None
     if not offline:
         try:
@@ -75,8 +75,8 @@ def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
         except (InvalidRequest, TooLarge) as error:
             faults += [fault.message for fault in error.errors] or [str(error)]
         except QueueError as error:
-            not_asked = str(error).partition(". ")[0].rstrip(".")
-    return Examination(list(dict.fromkeys(faults)), incomplete, not_asked, version)
+            queue_skip_reason = str(error).partition(". ")[0].rstrip(".")
+    return Examination(list(dict.fromkeys(faults)), incomplete, queue_skip_reason, version)
 
 
 def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:
@@ -99,17 +99,18 @@ def _content(document: dict[str, Any]) -> str:
     return ", ".join(amount(count, part) for count, part in counts if count)
 
 
-def _checked(here: bool, not_asked: str | None, version: int | None) -> str:
+def _checks_sentence(checked_locally: bool, queue_skip_reason: str | None, version: int | None) -> str:
     """Return a sentence about the checks that were made.
 
-    ``here``: the rules were checked on this machine. ``not_asked`` and ``version`` are as in Examination.
+    ``checked_locally``: the rules were checked on this machine. ``queue_skip_reason`` and ``version`` are as in
+    Examination.
     """
-    if not_asked:
+    if queue_skip_reason:
         return (
             f"Checked: syntax and rules (on this machine). Not checked: {_ONLY_KNOWN_TO_THE_QUEUE}, because no queue "
-            f"was asked ({clean(not_asked)})."
+            f"was asked ({clean(queue_skip_reason)})."
         )
     compared = f", compared with version {version}" if version is not None else ""
-    if not here:
+    if not checked_locally:
         return f"Checked by the queue: syntax, rules, {_QUEUE_FACTS}{compared}. Nothing was applied."
     return f"Checked: syntax and rules (on this machine), {_QUEUE_FACTS} (by the queue{compared}). Nothing was applied."

@@ -106,12 +106,12 @@ def prune(queue: QueueClient, name: str, keep: int, dry_run: bool, yes: bool, as
     listed = list_checkpoints(queue, name)
     chosen = prunable(listed, keep)
     count, size = amount(len(chosen), "checkpoint"), file_size(sum(one.size for one in chosen))
-    asks = bool(chosen) and not (dry_run or yes)
-    if asks and (as_json or not is_interactive()):
+    must_confirm = bool(chosen) and not (dry_run or yes)
+    if must_confirm and (as_json or not is_interactive()):
         raise InvalidOption(f"This would remove {count} of {listed.job} ({size}): --yes removes, --dry-run lists.")
     if not as_json and chosen:
         print(checkpoints_table(chosen, width()))
-    if asks and not confirmed(f"Remove {count} of {listed.job} ({size}) from {listed.address}?"):
+    if must_confirm and not confirmed(f"Remove {count} of {listed.job} ({size}) from {listed.address}?"):
         print("Nothing is removed.")
         return REFUSED
     if chosen and not dry_run:
@@ -121,6 +121,10 @@ def prune(queue: QueueClient, name: str, keep: int, dry_run: bool, yes: bool, as
         print_json({"job": listed.job, "address": listed.address, "dryRun": dry_run, "removed": removed})
     else:
         verb = "would be removed" if dry_run else "removed"
-        stay = amount(len(listed) - len(chosen), "checkpoint")
-        print(f"{count} of {listed.job} {verb}, {size}; {stay} left" if chosen else f"Nothing to remove; {stay} left")
+        remaining = amount(len(listed) - len(chosen), "checkpoint")
+        print(
+            f"{count} of {listed.job} {verb}, {size}; {remaining} left"
+            if chosen
+            else f"Nothing to remove; {remaining} left"
+        )
     return DONE

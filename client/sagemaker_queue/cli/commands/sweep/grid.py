@@ -61,20 +61,20 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
         with errors_with_options(request):
             return submit_request(queue, request, preflight=preflight, relative_times=job.relative_times)
 
-    done = submit_all(jobs, submit)
+    result = submit_all(jobs, submit)
     if as_json:
-        print_json([submission.to_json() for submission in done.jobs])
+        print_json([submission.to_json() for submission in result.jobs])
     else:
-        print(sweep_line(group, done.jobs))
-    if not done.refused:
+        print(sweep_line(group, result.jobs))
+    if not result.refused:
         return DONE
-    print(f"smq: {len(done.refused)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
-    for name, error in done.refused.items():
+    print(f"smq: {len(result.refused)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
+    for name, error in result.refused.items():
         print(f"  {name}: {clean(str(error or 'not tried'))}", file=sys.stderr)
-    taken = sum(isinstance(error, NameTaken) for error in done.refused.values())
-    if taken:
+    names_taken = sum(isinstance(error, NameTaken) for error in result.refused.values())
+    if names_taken:
         print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
-    if taken < len(done.refused):
+    if names_taken < len(result.refused):
         print("smq: the same command submits the missing jobs.", file=sys.stderr)
     return REFUSED
 
@@ -87,5 +87,5 @@ def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
 
 def _summary(group: str, runs: Sequence[Run], template: CommandJob) -> str:
     fewer = "".join(f", or {size}" for size in template.instances[1:])
-    asked = f"{amount(template.instances[0], 'instance')}{fewer} of {template.instance_type} each"
-    return f"Sweep {group}: {amount(len(runs), 'job')}, {asked}"
+    resources = f"{amount(template.instances[0], 'instance')}{fewer} of {template.instance_type} each"
+    return f"Sweep {group}: {amount(len(runs), 'job')}, {resources}"

@@ -60,8 +60,8 @@ class SearchOptions:
 
     def given(self) -> list[str]:
         """Return the names of the given options."""
-        named = {"--space" if name == "spaces" else f"--{name}": value for name, value in vars(self).items()}
-        return [name for name, value in named.items() if value not in (None, (), False)]
+        by_option = {"--space" if name == "spaces" else f"--{name}": value for name, value in vars(self).items()}
+        return [name for name, value in by_option.items() if value not in (None, (), False)]
 
 
 _positive = click.IntRange(min=1)
@@ -146,7 +146,7 @@ def run_search(
     with ExitStack() as stack:
         with job_from_options(queue, options, command) as (template, code, storage):
             plan = _plan(queue, grids, search, options, template)
-            named = check_placeholders(list(plan.space), command, template.env, "space", may_have_none=True)
+            has_placeholders = check_placeholders(list(plan.space), command, template.env, "space", may_have_none=True)
             trials = search.trials or (grid_size(plan.space) if plan.sampler == "grid" else TRIALS)
             if dry_run:
                 return _show_first(
@@ -154,10 +154,10 @@ def run_search(
                 )
             study: StoredStudy = stack.enter_context(study_module.open_study(plan, search.storage))
             upload(queue, template.request(), code, storage, preflight=preflight, quiet=as_json)
-        if not named:
+        if not has_placeholders:
             names = ", ".join(_variable(name) for name in plan.space)
             print(f"The command has no placeholders: trials find their values in {names}.", file=sys.stderr)
-        return _watch(queue, study, template, search, trials=trials, preflight=preflight, as_json=as_json)
+        return _run_trials(queue, study, template, search, trials=trials, preflight=preflight, as_json=as_json)
 
 
 def show_study(search: SearchOptions, options: JobKeywords, *, as_json: bool) -> int:
@@ -213,7 +213,7 @@ def _plan(
         metric=search.metric,
         maximize=search.maximize,
         queue=queue.config.url,
-        what=fingerprint(command),
+        program_id=fingerprint(command),
         sampler=search.sampler or ("tpe" if search.spaces else "grid"),
         pruner=search.prune or "none",
         seed=search.seed,
@@ -229,7 +229,7 @@ def _space(grids: Sequence[tuple[str, tuple[str, ...]]], spaces: Sequence[tuple[
     return space
 
 
-def _watch(
+def _run_trials(
     queue: QueueClient,
     study: StoredStudy,
     template: CommandJob,
@@ -254,7 +254,7 @@ def _watch(
                 print_warning(with_options(warning, request))
             warned.add(warning)
 
-    watched = Search(
+    running_search = Search(
         study,
         queue,
         queue.aws_client("logs"),
@@ -265,7 +265,7 @@ def _watch(
     )
     print(f"Search {plan.name}: {amount(trials, 'trial')}, {_parallel(search)} at a time", file=sys.stderr)
     try:
-        show_search(watched.run(), plan, progress_renderer(), live=sys.stderr.isatty())
+        show_search(running_search.run(), plan, progress_renderer(), live=sys.stderr.isatty())
     except (KeyboardInterrupt, QueueError):
         print(
             f"smq: the jobs of {plan.name} continue. To continue the search, repeat the command with --study "
@@ -276,13 +276,13 @@ def _watch(
     best = study.best()
     direction = "maximize" if plan.maximize else "minimize"
     _print_result(plan.name, plan.metric.name, direction, study.rows(), best, as_json=as_json)
-    if watched.gave_up:
+    if running_search.gave_up:
         print(
             "smq: all trials of this run failed, so no more trials are started; smq logs JOB prints a log. The same "
             "command continues.",
             file=sys.stderr,
         )
-    return DONE if best and not watched.gave_up else ENDED_OTHERWISE
+    return DONE if best and not running_search.gave_up else ENDED_OTHERWISE
 
 
 def progress_renderer() -> JobLogRenderer:

@@ -39,7 +39,7 @@ SECONDS = 30.0
         "nohup smq notify --everybody --project vision > notices.txt &",
     ],
 )
-@bundled("whose", JobConditions, names_argument, *filter_options)
+@bundled("conditions", JobConditions, names_argument, *filter_options)
 @flag("--everybody", help="jobs of all owners", exclusive_group="owner")
 @option(
     "--on", metavar="KINDS", help=f"kinds of notices, separated by commas: {', '.join(NOTICE_KINDS)} (default: all)"
@@ -53,7 +53,7 @@ SECONDS = 30.0
 @option("--topic", metavar="ARN", help="the ARN of an SNS topic in the queue's region")
 @interval_option(SECONDS)
 def notify(
-    whose: JobConditions,
+    conditions: JobConditions,
     everybody: bool,
     on: str | None,
     after: str | None,
@@ -62,23 +62,25 @@ def notify(
     interval: float,
 ) -> int:
     """Watch jobs, and print and send a notice about each change."""
-    named = connection()
-    settings = find_notices(url=named.url, profile=named.profile)
-    queue = named.queue(tries=TRIES)
+    options = connection()
+    settings = find_notices(url=options.url, profile=options.profile)
+    queue = options.queue(tries=TRIES)
     channels = _channels(queue, webhook or settings.notify_webhook, topic or settings.notify_topic)
-    if not (whose.names or whose.owners or whose.projects or whose.groups or everybody):
-        whose = JobConditions((), True, (), (), ())
-    meant = whose.selection(queue)
-    watch = JobWatch(queue, meant.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after))
-    watch.look()  # a wrong address or missing rights raise an error at once
-    if whose.names and not watch.live:
+    if not (conditions.names or conditions.owners or conditions.projects or conditions.groups or everybody):
+        conditions = JobConditions((), True, (), (), ())
+    selection = conditions.selection(queue)
+    watch = JobWatch(
+        queue, selection.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after)
+    )
+    watch.poll()  # a wrong address or missing rights raise an error at once
+    if conditions.names and not watch.live:
         print("smq: all of these jobs have finished.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
     pace = PollingPace(interval)
-    while watch.live or not whose.names:
+    while watch.live or not conditions.names:
         pace.pause()
-        for notice in _look(watch):
+        for notice in _new_notices(watch):
             _send(notice, channels)
     return DONE
 
@@ -89,9 +91,9 @@ def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> lis
     return [*([Webhook(webhook)] if webhook else []), *([Topic(topic, queue)] if topic else [])]
 
 
-def _look(watch: JobWatch) -> list[Notice]:
+def _new_notices(watch: JobWatch) -> list[Notice]:
     try:
-        return watch.look()
+        return watch.poll()
     except Unavailable as error:  # no connection, or an outage: the next poll finds the missed changes
         print(f"smq: {error} The command continues.", file=sys.stderr, flush=True)
         return []

@@ -28,27 +28,27 @@ _IN_PATTERN = re.compile(rf"(?P<start>\^?){_NAME}(?:\\/|/)")
 
 def start_query(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer StartQuery: in conditions on ``@logStream``, replace ``<job>/`` by the names of the job's attempts."""
-    asked = call.parameters
-    query = str(asked.get("queryString", ""))
-    if LOG_GROUP not in _groups(asked) or "@logStream" not in query:
+    parameters = call.parameters
+    query = str(parameters.get("queryString", ""))
+    if LOG_GROUP not in _groups(parameters) or "@logStream" not in query:
         return None
 
     def translated(condition: re.Match[str]) -> str:
         return _translated(jobs, call, condition) or condition[0]
 
-    own = _CONDITION.sub(translated, query)
-    if own == query:
+    rewritten = _CONDITION.sub(translated, query)
+    if rewritten == query:
         return None
-    answer: Answer = call.client().start_query(**{**asked, "queryString": own})
+    answer: Answer = call.client().start_query(**{**parameters, "queryString": rewritten})
     return answer
 
 
 HANDLERS: Mapping[str, Handler] = {"StartQuery": start_query}
 
 
-def _groups(asked: Mapping[str, Any]) -> set[str]:
-    names = [asked.get("logGroupName"), *asked.get("logGroupNames", [])]
-    identifiers = [str(it).rpartition(":log-group:")[2] or str(it) for it in asked.get("logGroupIdentifiers", [])]
+def _groups(parameters: Mapping[str, Any]) -> set[str]:
+    names = [parameters.get("logGroupName"), *parameters.get("logGroupNames", [])]
+    identifiers = [str(it).rpartition(":log-group:")[2] or str(it) for it in parameters.get("logGroupIdentifiers", [])]
     return {str(name) for name in names if name} | {it.partition(":")[0] for it in identifiers}
 
 
@@ -60,15 +60,15 @@ def _translated(jobs: JobLookup, call: Call, condition: re.Match[str]) -> str | 
     names = [name for attempt, name in launched_attempts(job) if not is_elsewhere(attempt)] if job else []
     if found is None or job is None or not names:
         return None
-    either = f"(?:{'|'.join(names)})\\/"  # names contain no special characters of patterns
+    any_attempt = f"(?:{'|'.join(names)})\\/"  # names contain no special characters of patterns
     field = condition["field"]
     if condition["operator"] == "=":
         streams = _streams(call, job, condition["text"]) if in_text else []
         return f"{field}in [{', '.join(f'{chr(34)}{stream}{chr(34)}' for stream in streams)}]" if streams else None
     if in_text:
-        return f"{field}like /{either}{_escaped(found['rest'])}/"
+        return f"{field}like /{any_attempt}{_escaped(found['rest'])}/"
     rest = condition["pattern"][found.end() :]
-    return f"{field}{condition['operator']}{condition['space']}/{found['start']}{either}{rest}/"
+    return f"{field}{condition['operator']}{condition['space']}/{found['start']}{any_attempt}{rest}/"
 
 
 def _streams(call: Call, job: JobDetail, stream: str) -> list[str]:

@@ -52,11 +52,11 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
     # A token is "<index of the attempt>@<CloudWatch's token>".
     number, at, token = str(call.parameters.get("nextToken", "")).partition("@")
     if not at or not number.isdecimal():
-        return pages.turn(0 if forward else pages.last, None, forward=forward)
+        return pages.read_page(0 if forward else pages.last, None, forward=forward)
     if int(number) > max(pages.last, 0):
         raise _invalid_token(call.operation)
     # CloudWatch's own tokens begin with their direction: "f" for forward, "b" for backward.
-    return pages.turn(int(number), token or None, forward=token.startswith("f") if token else forward)
+    return pages.read_page(int(number), token or None, forward=token.startswith("f") if token else forward)
 
 
 def _invalid_token(operation: str) -> ClientError:
@@ -71,39 +71,42 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     All events are on one page if possible.
     Empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for one page of the answer.
     """
-    named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
+    streams = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))
-    name, _, rest = (prefix or (named or [""])[0]).partition("/")
+    name, _, rest = (prefix or (streams or [""])[0]).partition("/")
     job = job_of_group(jobs, call.parameters, name)
     if job is None:
         return None
     sources = _sources(job)
     number, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
     at, token = int(number) if number.isdecimal() else 0, inner or None
-    same = {
+    shared_parameters = {
         key: value
         for key, value in call.parameters.items()
         if key not in ("logStreamNames", "logStreamNamePrefix", "nextToken", "limit")
     }
-    wanted = {instance_of(stream) for stream in named}
-    room = int(call.parameters.get("limit", _MOST_EVENTS))
+    wanted_instances = {instance_of(stream) for stream in streams}
+    remaining = int(call.parameters.get("limit", _MOST_EVENTS))
     events: list[dict[str, Any]] = []
     for _ in range(_MOST_CALLS):
-        if at >= len(sources) or room <= 0:
+        if at >= len(sources) or remaining <= 0:
             break
         attempt, source = sources[at]
         more, folder = {"nextToken": token} if token else {}, source.folder
         page = call.client_of(attempt, job.job).filter_log_events(
-            **_there(same, attempt), **more, logStreamNamePrefix=f"{folder}/{rest if prefix else ''}", limit=room
+            **_parameters_for(shared_parameters, attempt),
+            **more,
+            logStreamNamePrefix=f"{folder}/{rest if prefix else ''}",
+            limit=remaining,
         )
         found = [
             {**event, "logStreamName": _of_job(job, event["logStreamName"])}
-            for event in source.own(page["events"])
+            for event in source.events_of_attempt(page["events"])
             if event["logStreamName"].startswith(f"{folder}/")
-            and (not wanted or instance_of(event["logStreamName"]) in wanted)
+            and (not wanted_instances or instance_of(event["logStreamName"]) in wanted_instances)
         ]
         events += found
-        room -= len(found)
+        remaining -= len(found)
         token = page.get("nextToken")
         at += not token
     answer: Answer = {"events": events, "searchedLogStreams": []}
@@ -127,7 +130,7 @@ class _Pages:
         self._call = call
         self._job = job.job
         self._instance = instance
-        self._same = {
+        self._shared_parameters = {
             key: value
             for key, value in call.parameters.items()
             if key not in ("nextToken", "logStreamName", "startFromHead", "limit")
@@ -139,31 +142,31 @@ class _Pages:
         """The index of the last attempt; -1 if there are no attempts."""
         return len(self._sources) - 1
 
-    def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
+    def read_page(self, at: int, token: str | None, *, forward: bool) -> Answer:
         """Return one page of events, up to the limit: from ``token`` in attempt ``at``, then from the next attempts.
 
         With ``forward``, the next attempts are later ones, else earlier ones. ``token`` is CloudWatch's own token; None
         means the first page in the direction.
         """
-        leads_on = "nextForwardToken" if forward else "nextBackwardToken"
+        next_key = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
-        room, empty = self._limit, True
+        remaining, empty = self._limit, True
         for index in range(at, self.last + 1) if forward else range(min(at, self.last), -1, -1):
             attempt, source = self._sources[index]
             client = self._call.client_of(attempt, self._job)
             stream = self._stream(client, source)
-            reached = token if index == at else None
-            while stream and room > 0:
-                page = self._page(client, self._sources[index], stream, reached, room, forward=forward)
+            page_token = token if index == at else None
+            while stream and remaining > 0:
+                page = self._page(client, self._sources[index], stream, page_token, remaining, forward=forward)
                 events = answer["events"]
                 answer["events"] = events + page["events"] if forward else page["events"] + events
                 tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
-                answer |= tokens if empty else {leads_on: tokens[leads_on]}
-                room, empty = room - len(page["events"]), False
+                answer |= tokens if empty else {next_key: tokens[next_key]}
+                remaining, empty = remaining - len(page["events"]), False
                 # Only an unchanged token marks the end: a page before the end may be empty.
-                if page[leads_on] == reached:
+                if page[next_key] == page_token:
                     break
-                reached = page[leads_on]
+                page_token = page[next_key]
         return answer
 
     def _stream(self, client: Any, source: LogSource) -> str | None:
@@ -176,19 +179,23 @@ class _Pages:
     def _page(
         self,
         client: Any,
-        of: tuple[Attempt, LogSource],
+        attempt_source: tuple[Attempt, LogSource],
         stream: str,
         token: str | None,
         limit: int,
         *,
         forward: bool,
     ) -> Answer:
-        attempt, source = of
+        attempt, source = attempt_source
         more = {"nextToken": token} if token else {}
         page: Answer = client.get_log_events(
-            **_there(self._same, attempt), **more, logStreamName=stream, limit=limit, startFromHead=forward
+            **_parameters_for(self._shared_parameters, attempt),
+            **more,
+            logStreamName=stream,
+            limit=limit,
+            startFromHead=forward,
         )
-        return {**page, "events": list(source.own(page["events"]))}
+        return {**page, "events": list(source.events_of_attempt(page["events"]))}
 
 
 def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
@@ -197,7 +204,7 @@ def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> J
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
 
-def _there(parameters: Mapping[str, Any], attempt: Attempt) -> Mapping[str, Any]:
+def _parameters_for(parameters: Mapping[str, Any], attempt: Attempt) -> Mapping[str, Any]:
     """Return a call's parameters for an attempt.
 
     In another region or account, the log group's name replaces its ARN, since the ARN contains region and account.

@@ -23,7 +23,7 @@ from sagemaker_queue.queue.attempt_clients import Place, is_elsewhere
 _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
 _MOST_QUERIES = 500  # CloudWatch's maximum in one call
-_OF_ATTEMPT = "_qstamp_"
+_ATTEMPT_SUFFIX = "_qstamp_"
 # Statistic -> rule that combines the values of several attempts in one period. The rule for averages is approximate.
 _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
     "Sum": sum,
@@ -52,15 +52,15 @@ class _JobAttempt:
 
 @dataclass(frozen=True)
 class _Query:
-    """A query for CloudWatch. ``of`` is an attempt that the query reads; None for a query that reads no attempt."""
+    """A query for CloudWatch. ``attempt`` is the attempt that the query reads, or None."""
 
     query: Mapping[str, Any]
-    of: _JobAttempt | None
+    attempt: _JobAttempt | None
 
     @property
     def key(self) -> tuple[str | None, str | None]:
         """The region and account in which the query runs; None stands for the queue's."""
-        return (self.of.place.region, self.of.place.account) if self.of else (None, None)
+        return (self.attempt.place.region, self.attempt.place.account) if self.attempt else (None, None)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -73,15 +73,17 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
     attempts = _attempts(jobs, call.parameters)
     if attempts is None:
         return None
-    asked = list(call.parameters.get("Statistics", []))
-    more = {"Statistics": [*asked, "SampleCount"]} if "Average" in asked and "SampleCount" not in asked else {}
+    requested = list(call.parameters.get("Statistics", []))
+    more = (
+        {"Statistics": [*requested, "SampleCount"]} if "Average" in requested and "SampleCount" not in requested else {}
+    )
     points: dict[datetime, list[Mapping[str, Any]]] = {}
     for found in attempts:
         client = call.client_of(found.place, found.job)
         page = client.get_metric_statistics(**_translated({**call.parameters, **more}, found))
         for point in page["Datapoints"]:
             points.setdefault(point["Timestamp"], []).append(point)
-    joined = [_one(parts) for _, parts in sorted(points.items())]
+    joined = [_combine_datapoints(parts) for _, parts in sorted(points.items())]
     if more:
         joined = [{name: value for name, value in point.items() if name != "SampleCount"} for point in joined]
     return {"Label": call.parameters.get("MetricName"), "Datapoints": joined}
@@ -94,11 +96,11 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     combines the results by an added expression. Attempts in other regions and accounts are queried there. Raises
     InvalidRequest if an expression uses attempts that are not all in one region and account.
     """
-    asked = list(call.parameters.get("MetricDataQueries", []))
-    expressions = " ".join(str(query.get("Expression", "")) for query in asked)
+    requested = list(call.parameters.get("MetricDataQueries", []))
+    expressions = " ".join(str(query.get("Expression", "")) for query in requested)
     queries: list[_Query] = []
     parts: dict[str, str] = {}  # id of each query whose results are combined here -> its statistic
-    for query in asked:
+    for query in requested:
         metric = query.get("MetricStat", {}).get("Metric", {})
         attempts = _attempts(jobs, metric) or []
         if not attempts:
@@ -110,10 +112,10 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
         else:
             parts[query["Id"]] = query["MetricStat"]["Stat"]
             queries += [
-                _Query({**_for_attempt(query, attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}"}, attempt)
+                _Query({**_for_attempt(query, attempt), "Id": f"{query['Id']}{_ATTEMPT_SUFFIX}{number}"}, attempt)
                 for number, attempt in enumerate(attempts)
             ]
-    if [each.query for each in queries] == asked:
+    if [each.query for each in queries] == requested:
         return None
     if len(queries) > _MOST_QUERIES:
         raise InvalidRequest(
@@ -121,23 +123,23 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
             f"{_MOST_QUERIES} in one call. Ask for fewer jobs at once.",
             "MetricDataQueries",
         )
-    answer = _asked_everywhere(call, queries, with_expressions=bool(expressions))
+    answer = _query_all_places(call, queries, with_expressions=bool(expressions))
     descending = call.parameters.get("ScanBy", "TimestampDescending") == "TimestampDescending"
-    return {**answer, "MetricDataResults": _put_together(answer["MetricDataResults"], parts, descending=descending)}
+    return {**answer, "MetricDataResults": _combine_results(answer["MetricDataResults"], parts, descending=descending)}
 
 
 HANDLERS: Mapping[str, Handler] = {"GetMetricStatistics": get_statistics, "GetMetricData": get_data}
 
 
-def _asked_everywhere(call: Call, queries: Sequence[_Query], *, with_expressions: bool) -> Answer:
+def _query_all_places(call: Call, queries: Sequence[_Query], *, with_expressions: bool) -> Answer:
     """Send each query to the region and account of its attempt, and return all results in one answer.
 
     The first page of the answer has all pages of other regions and accounts. Further pages have only those of the
     queue's region and account.
     """
-    places = {each.key: each.of for each in queries}
+    places = {each.key: each.attempt for each in queries}
     if len(places) == 1 or not any(each.is_elsewhere for each in queries):
-        only = next((each.of for each in queries if each.of), None)
+        only = next((each.attempt for each in queries if each.attempt), None)
         client = call.client_of(only.place, only.job) if only else call.client()
         answer: Answer = client.get_metric_data(
             **{**call.parameters, "MetricDataQueries": [each.query for each in queries]}
@@ -147,14 +149,14 @@ def _asked_everywhere(call: Call, queries: Sequence[_Query], *, with_expressions
         raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
     answer = {"MetricDataResults": [], "Messages": []}
     first_page = {name: value for name, value in call.parameters.items() if name != "NextToken"}
-    for key, of in places.items():
-        own = [each.query for each in queries if each.key == key]
-        if of is None or not is_elsewhere(of.place):
-            page = call.client().get_metric_data(**{**call.parameters, "MetricDataQueries": own})
+    for key, attempt in places.items():
+        place_queries = [each.query for each in queries if each.key == key]
+        if attempt is None or not is_elsewhere(attempt.place):
+            page = call.client().get_metric_data(**{**call.parameters, "MetricDataQueries": place_queries})
             answer = {**page, "MetricDataResults": [*answer["MetricDataResults"], *page["MetricDataResults"]]}
         elif "NextToken" not in call.parameters:
-            pages = call.client_of(of.place, of.job).get_paginator("get_metric_data")
-            for page in pages.paginate(**{**first_page, "MetricDataQueries": own}):
+            pages = call.client_of(attempt.place, attempt.job).get_paginator("get_metric_data")
+            for page in pages.paginate(**{**first_page, "MetricDataQueries": place_queries}):
                 answer["MetricDataResults"] = [*answer["MetricDataResults"], *page["MetricDataResults"]]
     order = [each.query["Id"] for each in queries]
     answer["MetricDataResults"].sort(key=lambda result: order.index(result["Id"]))
@@ -170,51 +172,54 @@ def _by_expression(query: Mapping[str, Any], attempts: Sequence[_JobAttempt]) ->
     """Return a query for each attempt, then an expression with the original id that combines the queries' results."""
     if len({(attempt.place.region, attempt.place.account) for attempt in attempts}) > 1:
         raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
-    each = [
-        {**_for_attempt(query, attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}", "ReturnData": False}
+    attempt_queries = [
+        {**_for_attempt(query, attempt), "Id": f"{query['Id']}{_ATTEMPT_SUFFIX}{number}", "ReturnData": False}
         for number, attempt in enumerate(attempts)
     ]
     function = _MATH.get(query["MetricStat"]["Stat"], "MAX")
     whole = {name: value for name, value in query.items() if name != "MetricStat"}
     label = whole.get("Label", query["MetricStat"]["Metric"].get("MetricName", query["Id"]))
-    return [*each, {**whole, "Label": label, "Expression": f"{function}([{', '.join(it['Id'] for it in each)}])"}]
+    return [
+        *attempt_queries,
+        {**whole, "Label": label, "Expression": f"{function}([{', '.join(it['Id'] for it in attempt_queries)}])"},
+    ]
 
 
-def _put_together(
+def _combine_results(
     results: Iterable[Mapping[str, Any]], parts: Mapping[str, str], *, descending: bool
 ) -> list[Mapping[str, Any]]:
-    whole: dict[str, dict[str, Any]] = {}  # by the original query's id, in the order of the results
+    combined: dict[str, dict[str, Any]] = {}  # by the original query's id, in the order of the results
     points: dict[str, dict[datetime, list[float]]] = {}
     for result in results:
-        name = result["Id"].partition(_OF_ATTEMPT)[0]
+        name = result["Id"].partition(_ATTEMPT_SUFFIX)[0]
         if name not in parts:
-            whole[result["Id"]] = dict(result)
+            combined[result["Id"]] = dict(result)
             continue
-        first = whole.setdefault(name, {**result, "Id": name})
+        first = combined.setdefault(name, {**result, "Id": name})
         if result.get("StatusCode") != "Complete":
             first["StatusCode"] = result.get("StatusCode")
         for time, value in zip(result["Timestamps"], result["Values"]):
             points.setdefault(name, {}).setdefault(time, []).append(value)
-    for name in whole.keys() & parts.keys():
+    for name in combined.keys() & parts.keys():
         found = sorted(points.get(name, {}).items(), reverse=descending)
         join = _JOIN.get(parts[name], _last)
-        whole[name]["Timestamps"] = [time for time, _ in found]
-        whole[name]["Values"] = [values[0] if len(values) == 1 else join(values) for _, values in found]
-    return list(whole.values())
+        combined[name]["Timestamps"] = [time for time, _ in found]
+        combined[name]["Values"] = [values[0] if len(values) == 1 else join(values) for _, values in found]
+    return list(combined.values())
 
 
-def _one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _combine_datapoints(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Combine the datapoints of one period into one datapoint."""
-    whole = dict(parts[-1])
+    combined = dict(parts[-1])
     if len(parts) == 1:
-        return whole
+        return combined
     for statistic, join in _JOIN.items():
-        if statistic in whole:
-            whole[statistic] = join([part[statistic] for part in parts if statistic in part])
+        if statistic in combined:
+            combined[statistic] = join([part[statistic] for part in parts if statistic in part])
     counts = [part.get("SampleCount", 0) for part in parts]
-    if "Average" in whole and sum(counts):
-        whole["Average"] = sum(part["Average"] * count for part, count in zip(parts, counts)) / sum(counts)
-    return whole
+    if "Average" in combined and sum(counts):
+        combined["Average"] = sum(part["Average"] * count for part, count in zip(parts, counts)) / sum(counts)
+    return combined
 
 
 def _last(values: Iterable[float]) -> float:
@@ -230,7 +235,7 @@ def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[_JobAttempt] |
             name = str(dimension["Value"]).partition("/")[0]
             job = jobs.find_recent(name)
             if job is not None:
-                return [_JobAttempt(name, own, attempt) for attempt, own in launched_attempts(job)]
+                return [_JobAttempt(name, training_job, attempt) for attempt, training_job in launched_attempts(job)]
     return None
 
 

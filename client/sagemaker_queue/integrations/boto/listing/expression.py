@@ -32,7 +32,7 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
         path = str(filter_["Name"])
         if known is not None and path.partition(".")[0] not in known:
             return None
-        return _holds(filter_, list(_values(described, path.split("."))))
+        return _filter_matches(filter_, list(_values(described, path.split("."))))
 
     def nested(filters: Mapping[str, Any]) -> Verdict:
         name = str(filters["NestedPropertyName"])
@@ -41,19 +41,19 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
         # The names of nested filters are whole paths, or paths below the list.
         inner = [{**filter_, "Name": _below(str(filter_["Name"]), name)} for filter_ in filters["Filters"]]
         return any(
-            all(_holds(filter_, list(_values(member, str(filter_["Name"]).split(".")))) for filter_ in inner)
+            all(_filter_matches(filter_, list(_values(member, str(filter_["Name"]).split(".")))) for filter_ in inner)
             for member in _members(described, name.split("."))
         )
 
     parts: list[Verdict] = [verdict(filter_) for filter_ in expression.get("Filters", [])]
     parts += [nested(filters) for filters in expression.get("NestedFilters", [])]
     parts += [matches(inner, described, known) for inner in expression.get("SubExpressions", [])]
-    return _joined(parts, any_of=expression.get("Operator", "And") == "Or")
+    return _combine_verdicts(parts, any_of=expression.get("Operator", "And") == "Or")
 
 
 def names_in(expression: Expression) -> frozenset[str] | None:
     """Return the job names that can match, if the expression restricts names to a list; else return None."""
-    found: list[frozenset[str] | None] = [_named(filter_) for filter_ in expression.get("Filters", [])]
+    found: list[frozenset[str] | None] = [_names_in_filter(filter_) for filter_ in expression.get("Filters", [])]
     found += [None for _ in expression.get("NestedFilters", [])]
     found += [names_in(inner) for inner in expression.get("SubExpressions", [])]
     if expression.get("Operator", "And") == "Or":
@@ -64,14 +64,14 @@ def names_in(expression: Expression) -> frozenset[str] | None:
     return frozenset.intersection(*lists) if lists else None
 
 
-def _named(filter_: Mapping[str, Any]) -> frozenset[str] | None:
+def _names_in_filter(filter_: Mapping[str, Any]) -> frozenset[str] | None:
     operator = filter_.get("Operator", "Equals")
     if filter_["Name"] != _NAME or "Value" not in filter_ or operator not in ("Equals", "In"):
         return None
     return frozenset(_listed(filter_["Value"]) if operator == "In" else [str(filter_["Value"])])
 
 
-def _joined(parts: Iterable[Verdict], *, any_of: bool) -> Verdict:
+def _combine_verdicts(parts: Iterable[Verdict], *, any_of: bool) -> Verdict:
     parts = list(parts)
     if any_of:
         return True if True in parts else None if None in parts else not parts
@@ -116,7 +116,7 @@ def _values(described: Any, path: list[str]) -> Iterator[Any]:
                 yield described[whole]
 
 
-def _holds(filter_: Mapping[str, Any], values: list[Any]) -> bool:
+def _filter_matches(filter_: Mapping[str, Any], values: list[Any]) -> bool:
     wanted = str(filter_.get("Value", ""))
     operator = filter_.get("Operator", "Equals" if "Value" in filter_ else "Exists")
     if operator == "Exists":
@@ -124,32 +124,32 @@ def _holds(filter_: Mapping[str, Any], values: list[Any]) -> bool:
     if operator == "NotExists":
         return not values
     if operator == "NotEquals":
-        return not any(_is(value, wanted) for value in values)
+        return not any(_equals(value, wanted) for value in values)
     return any(_compares(operator, value, wanted) for value in values)
 
 
 def _compares(operator: str, value: Any, wanted: str) -> bool:
     if operator == "Equals":
-        return _is(value, wanted)
+        return _equals(value, wanted)
     if operator == "Contains":
         return wanted in str(value)
     if operator == "In":
-        return any(_is(value, one) for one in _listed(wanted))
+        return any(_equals(value, one) for one in _listed(wanted))
     try:
-        return _NUMBERS[operator](*_alike(value, wanted))
+        return _NUMBERS[operator](*_converted_pair(value, wanted))
     except (KeyError, TypeError, ValueError):
         return False
 
 
-def _is(value: Any, wanted: str) -> bool:
+def _equals(value: Any, wanted: str) -> bool:
     try:
-        one, other = _alike(value, wanted)
+        one, other = _converted_pair(value, wanted)
     except ValueError:
         return False
     return bool(one == other)
 
 
-def _alike(value: Any, wanted: str) -> tuple[Any, Any]:
+def _converted_pair(value: Any, wanted: str) -> tuple[Any, Any]:
     """Return both values, with the second converted to the first one's type: a time, a number or a text."""
     if isinstance(value, datetime):
         return value, _time(wanted)

@@ -32,28 +32,28 @@ def summary(job: JobSummary, region: str) -> Answer:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-class Attempts:
+class HiddenAttempts:
     """The attempts of the queue's jobs among SageMaker's training jobs. Lists show the job in place of an attempt.
 
-    ``named`` are the names of training jobs that the caller asked for. These training jobs are shown even if they are
-    attempts.
+    ``requested_names`` are the names of training jobs that the caller asked for. These training jobs are shown even
+    if they are attempts.
     """
 
-    def __init__(self, listing: JobListing, named: Iterable[str] = ()) -> None:
+    def __init__(self, listing: JobListing, requested_names: Iterable[str] = ()) -> None:
         self._names = {job.job for job in listing.jobs}
         self._cut = [name for name in self._names if len(name) > _LONGEST_STEM]
-        self._named = frozenset(named)
+        self._requested_names = frozenset(requested_names)
         self._recent = listing.asked_at - _LAG
 
-    def have(self, training_job: Mapping[str, Any]) -> bool:
+    def contain(self, training_job: Mapping[str, Any]) -> bool:
         """Return whether a training job is an attempt that the list hides, because the list shows the attempt's job.
 
         An attempt that changed in the last five minutes is hidden even if the list lacks its job. The job may be too
-        new for the list. Attempts of forgotten jobs and attempts in ``named`` are shown unchanged.
+        new for the list. Attempts of forgotten jobs and attempts in ``requested_names`` are shown unchanged.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)
-        if stamped is None or name in self._named:
+        if stamped is None or name in self._requested_names:
             return False
         if stamped["stem"] in self._names or any(
             attempt_name(cut, int(stamped["number"])) == name for cut in self._cut

@@ -59,41 +59,45 @@ Fetch = Callable[[Optional[str]], "tuple[list[ListEntry], str | None]"]
 
 
 def merge(
-    own: Sequence[ListEntry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
+    queue_entries: Sequence[ListEntry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
 ) -> tuple[list[Answer], str | None]:
     """Return a page of at most ``size`` entries, and the token of the next page; None after the last page.
 
     ``order`` names the requested order. Raises InvalidRequest if the token is invalid or belongs to another order.
     """
-    position = _read(token, order)
-    left = [entry for entry in own if position.own is None or _before(position.own, _place(entry), descending)]
-    left.sort(key=_place, reverse=descending)
+    position = _position_of(token, order)
+    remaining = [
+        entry for entry in queue_entries if position.own is None or _before(position.own, _sort_key(entry), descending)
+    ]
+    remaining.sort(key=_sort_key, reverse=descending)
     reader = _Reader(fetch, position)
     shown: list[Answer] = []
     last = position.own
     while len(shown) < size:
-        theirs = reader.head()
-        if theirs is None and not reader.ended:
+        sagemaker_entry = reader.head()
+        if sagemaker_entry is None and not reader.ended:
             break  # the allowed calls for one page are used up
-        ours = left[0] if left else None
-        if ours is None and theirs is None:
+        queue_entry = remaining[0] if remaining else None
+        if queue_entry is None and sagemaker_entry is None:
             return shown, None
-        take_ours = theirs is None or (ours is not None and not _before(theirs.key, ours.key, descending))
-        entry = ours if take_ours else theirs
+        takes_queue_entry = sagemaker_entry is None or (
+            queue_entry is not None and not _before(sagemaker_entry.key, queue_entry.key, descending)
+        )
+        entry = queue_entry if takes_queue_entry else sagemaker_entry
         assert entry is not None
         try:
             answer = entry.show()
         except PageIsFullError:
             break
-        if take_ours:
-            last = _place(left.pop(0))
+        if takes_queue_entry:
+            last = _sort_key(remaining.pop(0))
         else:
             reader.advance()
         if answer is not None:
             shown.append(answer)
-    if reader.ended and not left:
+    if reader.ended and not remaining:
         return shown, None
-    return shown, _written(replace(reader.position, own=last))
+    return shown, _token_of(replace(reader.position, own=last))
 
 
 class _Reader:
@@ -122,7 +126,7 @@ class _Reader:
                 self._entries = _after(entries, self.position.read)
             if self._entries:
                 return self._entries[0]
-            self._turn()
+            self._go_to_next_page()
         return None
 
     def advance(self) -> None:
@@ -130,9 +134,9 @@ class _Reader:
         assert self._entries
         self.position = replace(self.position, read=self._entries.pop(0).name)
         if not self._entries:
-            self._turn()
+            self._go_to_next_page()
 
-    def _turn(self) -> None:
+    def _go_to_next_page(self) -> None:
         self._entries = None
         self.position = replace(self.position, token=self._next, read=None, ended=self._next is None)
 
@@ -142,7 +146,7 @@ def _after(entries: list[ListEntry], name: str | None) -> list[ListEntry]:
     return entries[names.index(name) + 1 :] if name in names else list(entries)
 
 
-def _place(entry: ListEntry) -> tuple[str, str]:
+def _sort_key(entry: ListEntry) -> tuple[str, str]:
     return entry.key, entry.name
 
 
@@ -150,11 +154,11 @@ def _before(one: Any, other: Any, descending: bool) -> bool:
     return bool(one > other if descending else one < other)
 
 
-def _written(position: _Position) -> str:
+def _token_of(position: _Position) -> str:
     return base64.urlsafe_b64encode(json.dumps(asdict(position)).encode()).decode()
 
 
-def _read(token: str | None, order: str) -> _Position:
+def _position_of(token: str | None, order: str) -> _Position:
     if not token:
         return _Position(order)
     try:

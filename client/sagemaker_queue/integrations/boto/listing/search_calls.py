@@ -12,7 +12,7 @@ from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
-from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.job_lists import HiddenAttempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 
@@ -59,7 +59,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
         found = [job for job in map(jobs.find, sorted(names)) if job is not None]
         page.details.update({job.job: job for job in found})
         listing = JobListing(datetime.now(timezone.utc), tuple(found))
-    attempts = Attempts(listing, names or ())
+    hidden_attempts = HiddenAttempts(listing, names or ())
     client = call.client()
     passed_parameters = {name: value for name, value in parameters.items() if name not in ("NextToken", "MaxResults")}
 
@@ -69,7 +69,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
         entries = []
         for result in answer["Results"]:
             training_job = result["TrainingJob"]
-            shown = None if attempts.have(training_job) else result
+            shown = None if hidden_attempts.contain(training_job) else result
             entries.append(
                 ListEntry(_key(training_job, sort_by), training_job["TrainingJobName"], partial(_return_entry, shown))
             )

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.utils import parse_to_aware_datetime
 
 from sagemaker_queue.integrations.boto.call import Answer, Call
-from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.job_lists import HiddenAttempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, merge
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 
@@ -33,38 +33,40 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
     Calls about warm pools or training plans pass to SageMaker, because these calls concern attempts. Calls that search
     for attempts by name, and calls that SageMaker would refuse, also pass.
     """
-    asked = call.parameters
-    by, size = str(asked.get("SortBy", "CreationTime")), int(asked.get("MaxResults", _DEFAULT_PAGE))
-    if any(name in asked for name in _OF_ATTEMPTS) or _STAMP in asked.get("NameContains", ""):
+    parameters = call.parameters
+    by, size = str(parameters.get("SortBy", "CreationTime")), int(parameters.get("MaxResults", _DEFAULT_PAGE))
+    if any(name in parameters for name in _OF_ATTEMPTS) or _STAMP in parameters.get("NameContains", ""):
         return None
     if by not in _KEYS or size > LARGEST_PAGE:
         return None
-    token = asked.get("NextToken")
-    since = max(filter(None, (_time(asked, "CreationTimeAfter"), _time(asked, "LastModifiedTimeAfter"))), default=None)
-    listing = jobs.listed(_STATES.get(str(asked.get("StatusEquals")), "all"), since, again=token is not None)
-    attempts = Attempts(listing)
+    token = parameters.get("NextToken")
+    since = max(
+        filter(None, (_time(parameters, "CreationTimeAfter"), _time(parameters, "LastModifiedTimeAfter"))), default=None
+    )
+    listing = jobs.listed(_STATES.get(str(parameters.get("StatusEquals")), "all"), since, again=token is not None)
+    hidden_attempts = HiddenAttempts(listing)
     client = call.client()
     key = _KEYS[by]
-    same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
+    unpaged_parameters = {name: value for name, value in parameters.items() if name not in ("NextToken", "MaxResults")}
 
     def fetch(token: str | None) -> tuple[list[ListEntry], str | None]:
         more = {"NextToken": token} if token else {}
-        page = client.list_training_jobs(**same, **more, MaxResults=LARGEST_PAGE)
+        page = client.list_training_jobs(**unpaged_parameters, **more, MaxResults=LARGEST_PAGE)
         entries = [
-            ListEntry(key(found), found["TrainingJobName"], partial(_unless, attempts.have(found), found))
+            ListEntry(key(found), found["TrainingJobName"], partial(_unless, hidden_attempts.contain(found), found))
             for found in page["TrainingJobSummaries"]
         ]
         return entries, page.get("NextToken")
 
     summaries = [summary(job, call.region) for job in listing.jobs if not job.is_carrier]
-    own = [
+    queue_entries = [
         ListEntry(key(shown), shown["TrainingJobName"], partial(_unless, False, shown))
         for shown in summaries
-        if _is_wanted(shown, asked)
+        if _is_wanted(shown, parameters)
     ]
-    descending = asked.get("SortOrder", "Ascending") == "Descending"
+    descending = parameters.get("SortOrder", "Ascending") == "Descending"
     order = f"{by} {'down' if descending else 'up'}"
-    page, following = merge(own, fetch, order=order, descending=descending, size=size, token=token)
+    page, following = merge(queue_entries, fetch, order=order, descending=descending, size=size, token=token)
     return {"TrainingJobSummaries": page, **({"NextToken": following} if following else {})}
 
 
@@ -72,22 +74,26 @@ def _unless(hidden: bool, shown: Answer) -> Answer | None:
     return None if hidden else shown
 
 
-def _is_wanted(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    def within(of: str) -> bool:
-        time, after, before = shown.get(of), _time(asked, f"{of}After"), _time(asked, f"{of}Before")
+def _is_wanted(shown: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+    def within(member: str) -> bool:
+        time, after, before = (
+            shown.get(member),
+            _time(parameters, f"{member}After"),
+            _time(parameters, f"{member}Before"),
+        )
         return time is not None and (after is None or time > after) and (before is None or time < before)
 
     return (
-        str(asked.get("NameContains", "")) in shown["TrainingJobName"]
-        and asked.get("StatusEquals") in (None, shown["TrainingJobStatus"])
+        str(parameters.get("NameContains", "")) in shown["TrainingJobName"]
+        and parameters.get("StatusEquals") in (None, shown["TrainingJobStatus"])
         and within("CreationTime")
         and within("LastModifiedTime")
     )
 
 
-def _time(asked: Mapping[str, Any], name: str) -> datetime | None:
+def _time(parameters: Mapping[str, Any], name: str) -> datetime | None:
     """Return a time of the request in UTC. botocore also accepts texts and numbers."""
-    value = asked.get(name)
+    value = parameters.get(name)
     if value is None:
         return None
     time: datetime = parse_to_aware_datetime(value)
