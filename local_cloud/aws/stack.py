@@ -38,6 +38,7 @@ REGION = HOME_REGION  # the default home region
 ACCOUNT = HOME_ACCOUNT
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # unused: jobs run as processes of this machine
 INSTANCE_TYPE = "ml.m5.large"  # the instance type for commands that name none
+LONGEST_INVOCATION_SECONDS = 900  # the limit of AWS Lambda; a busy machine may need more than botocore's 60 seconds
 MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
 VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
@@ -407,7 +408,8 @@ class LocalCloud:
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
         """Call the queue's function with `event` and return its answer; raise LocalCloudError if the function fails."""
-        client = self.client("lambda", config=Config(retries={"total_max_attempts": 1}))
+        patient = Config(read_timeout=LONGEST_INVOCATION_SECONDS, retries={"total_max_attempts": 1})
+        client = self.client("lambda", config=patient)
         answer = client.invoke(FunctionName=self.function_name, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read() or b"null")
         if "FunctionError" in answer:
