@@ -227,7 +227,7 @@ class TestCheck:
     def test_offline_no_queue_is_asked(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         assert main(["policy", "check", "--offline", policy]) == 0
         assert capsys.readouterr().out == (
-            f"{policy} follows the rules: 1 pool, 1 project.\n"
+            f"{policy} can be applied: 1 pool, 1 project.\n"
             "Checked: syntax and rules (on this machine). Not checked: MaxCapacity, live jobs, shared instances, and "
             "the queue's own region and account, because no queue was asked (--offline).\n"
         )

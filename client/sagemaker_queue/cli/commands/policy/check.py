@@ -46,8 +46,7 @@ def policy_check(file: str, offline: bool) -> int:
     if examination.incomplete:
         print("There may be more faults, which are found when these are corrected.")
     if not examination.faults:
-        verdict = "follows the rules" if examination.queue_skip_reason else "can be applied"
-        print(f"{name} {verdict}: {_content(document)}.")
+        print(f"{name} can be applied: {_content(document)}.")
     print(_checks_sentence(checked_locally, examination.queue_skip_reason, examination.version))
     return REFUSED if examination.faults else DONE
 
