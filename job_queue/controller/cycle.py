@@ -62,9 +62,7 @@ class Invocation:
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
     may_wait: bool = False  # whether the invocation may sleep until more is due, as no caller waits for its answer
-    woken_by: str | None = (
-        None  # the holder whose promise of a later cycle this invocation keeps; see `opening.CyclePromise`
-    )
+    woken_by: str | None = None  # the holder whose `opening.CyclePromise` of a later cycle this invocation keeps
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
