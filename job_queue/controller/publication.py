@@ -20,9 +20,8 @@ class Publication(ControllerPart):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._unpublished: tuple[StoredPlan, int] | None = (
-            None  # the plan to publish, and the fencing token of its cycle
-        )
+        # The plan to publish, and the fencing token of its cycle.
+        self._unpublished: tuple[StoredPlan, int] | None = None
         self._digest: str | None = None  # digest of the published plan; None: not known
         self._token = 0  # fencing token of the lease at the end of the last cycle in this process
         self._written = 0.0  # epoch seconds of the last write

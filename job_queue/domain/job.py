@@ -199,9 +199,8 @@ class Job:
     # launches in a row that were refused because of this job, or whose carrier failed before its agent had started; at
     # least MANY_REFUSALS after a lasting refusal
     refusals: int = 0
-    refused: tuple[int, int] | None = (
-        None  # epoch seconds of the first and the last refusal in `refusals`; None: the last launch was not refused
-    )
+    # Epoch seconds of the first and the last refusal in `refusals`; None: the last launch was not refused.
+    refused: tuple[int, int] | None = None
     retries: int = 0  # allowed retries after failures of the job itself
     retried: int = 0  # retries so far
     free_retried: int = 0  # retries in a row that did not count
@@ -215,9 +214,8 @@ class Job:
     keep_warm: int | None = None  # seconds for which the instances of the attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: no alternative names one
     reason: str | None = None  # reason of the failure or the stop, or of the last backoff
-    parked: int | None = (
-        None  # epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`
-    )
+    # Epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`.
+    parked: int | None = None
     parked_for: str | None = None  # reason for which the job was last parked
     stage: str | None = None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown
     stage_at: int = 0  # epoch milliseconds since which SageMaker reports the stage; 0: since the launch

@@ -19,9 +19,8 @@ from job_queue.scheduler.preemption import Migration, SlotClaim, VictimSearch
 AvailableSlots = Callable[[str, str, int], int]
 """(pool, job, transferred slots) -> slots that are available to the job: a method of the plan state."""
 
-MOST_CHECKED_VICTIMS = (
-    20  # victims of each size that are checked after an eviction; all are checked at the end of a plan
-)
+# Victims of each size that are checked after an eviction; all are checked at the end of a plan.
+MOST_CHECKED_VICTIMS = 20
 
 
 class Admission:

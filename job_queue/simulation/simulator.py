@@ -49,9 +49,8 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # largest number of plans at one moment; a plan may make further decisions possible
 MINUTE = 60.0
-FEWEST_READ = (
-    10  # jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free
-)
+# Jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free.
+FEWEST_READ = 10
 
 Step = Callable[[float], float]
 """Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step.
