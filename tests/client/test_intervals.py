@@ -54,7 +54,7 @@ def a_job(expectation: Expectation | None, reason: str = "It waits.") -> JobSumm
 
 
 def test_the_sentence_about_a_job_has_the_interval_or_the_start_that_an_earlier_queue_tells(now: datetime) -> None:
-    soon = expected(25 * MINUTE, 170 * MINUTE, now=now)
+    soon = expected(24 * MINUTE, 170 * MINUTE, now=now)
     begin = "job1 is pending, 2nd in the queue: It waits."
     assert state_sentence(a_job(soon)) == f"{begin} Expected wait: between 20 min and 3 h (8 of 10)."
     assert state_sentence(a_job(Expectation(start=NOW))) == f"{begin} Expected start: about 2026-11-21 12:00 UTC."

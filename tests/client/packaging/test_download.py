@@ -117,7 +117,8 @@ def test_windows_is_given_no_device_drive_or_stream(key: str) -> None:
 
 def test_ordinary_names_are_kept(s3: Any, tmp_path: Path) -> None:
     names = {"con", "2026-01-01T00:00:00.csv", "ä ö.txt", ".hidden", "a/b/c", "..x", "..."}
-    put(s3, *(f"r/{name}" for name in names), "r/empty/")
+    put(s3, *(f"r/{name}" for name in names))
+    s3.put_object(Bucket=BUCKET, Key="r/empty/")  # marks an empty folder
     assert main(["data", "get", f"s3://{BUCKET}/r", str(tmp_path / "got")]) == 0
     assert files(tmp_path / "got") == names
     for name in ("console", "a.con", "common.txt", "auxiliary"):

@@ -44,6 +44,8 @@ def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
     Names with another meaning on Windows, such as device names, are refused on Windows only.
     """
     parts = tuple(key.split("/"))
+    if parts[-1] == "":
+        raise PathRefused("its key ends with a slash, as the names of folders do")
     for name in parts:
         if name in ("", ".", ".."):
             raise PathRefused("its path is outside the folder")
