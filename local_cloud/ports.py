@@ -3,8 +3,8 @@
 import secrets
 import socket
 
-# Linux gives ports from 32,768 to sockets that name none, and other systems from 49,152, so no such socket takes
-# one of these ports between the choice and its use.
+# A socket that names no port gets one from 32,768 on Linux, and from 49,152 on other systems. So no such socket takes
+# a port of this range between the choice of the port and its use.
 _FIRST, _LAST = 20_000, 32_000
 _TRIES = 1000
 

@@ -502,6 +502,7 @@ def test_the_function_itself_is_bound_by_its_role(twin: Twin, system: System) ->
     try:
         system.submit("not-yet", FOREVER)
         system.wait("the reason to name the permission", lambda: "iam:PassRole" in str(system.job("not-yet").reason))
+        system.wait_state("not-yet", "pending")
     finally:
         grant(twin.document)
     later = TimeWarp(system.cloud)

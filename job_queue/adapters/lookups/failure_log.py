@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from job_queue.adapters.lookups.training_logs import LOG_GROUP, is_missing, stream_pattern
+from job_queue.adapters.lookups.training_logs import log_pages
 from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Unavailable
 from job_queue.domain.failures import LoggedLine
 from job_queue.domain.fleet.sites import Site
 
@@ -50,14 +51,13 @@ class FailureLog:
         found: deque[LoggedLine] = deque(maxlen=MOST_LINES)
         try:
             client = self._client_at(site)
-            token = self._read(client, attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
-            if token is not None and self._has_time(began):
+            has_more = self._read(client, attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
+            if has_more and self._has_time(began):
                 latest: deque[LoggedLine] = deque(maxlen=MOST_LINES)
                 self._read(client, attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
                 found = latest or found
-        except (BotoCoreError, ClientError) as error:
-            if not is_missing(error):
-                log.warning("log of a failed attempt not read", attempt=attempt, why=str(error))
+        except (BotoCoreError, ClientError, Unavailable) as error:
+            log.warning("log of a failed attempt not read", attempt=attempt, why=str(error.__cause__ or error))
         return sorted(found, key=lambda line: line.at)
 
     def _has_time(self, began: float) -> bool:
@@ -72,27 +72,19 @@ class FailureLog:
         calls: int,
         began: float,
         found: deque[LoggedLine],
-    ) -> str | None:
-        """Add the lines since a time to `found`. Return the token of the next page; None if there are no more lines."""
+    ) -> bool:
+        """Add the lines since a time to `found`. Return whether there are more lines."""
         own = f"{attempt}| " if carrier else ""
-        stream = stream_pattern(carrier or attempt)
-        request: FilterLogEventsRequestTypeDef = {
-            "logGroupName": LOG_GROUP,
-            "logStreamNamePrefix": f"{carrier or attempt}/",
-            "startTime": max(0, int(since * 1000)),
-        }
+        request: FilterLogEventsRequestTypeDef = {"startTime": max(0, int(since * 1000))}
         if own:
             request["filterPattern"] = f'"{own}"'
-        for _ in range(calls):
-            page = client.filter_log_events(**request)
-            for event in page["events"]:
-                name, message = event.get("logStreamName", ""), event.get("message", "")
-                if stream.match(name) and message.startswith(own):
+        has_more = False
+        for page in log_pages(client, carrier or attempt, calls, request):
+            for event in page.events:
+                if (message := event.get("message", "")).startswith(own):
                     text = message.removeprefix(own)[:MOST_CHARACTERS].rstrip("\r\n")
-                    found.append(LoggedLine(name, event.get("timestamp", 0), text))
-            if not (token := page.get("nextToken")):
-                return None
-            request["nextToken"] = token
+                    found.append(LoggedLine(event.get("logStreamName", ""), event.get("timestamp", 0), text))
+            has_more = not page.is_last
             if not self._has_time(began):
                 break
-        return request.get("nextToken")
+        return has_more

@@ -6,10 +6,7 @@ later. So the lines themselves are requested.
 
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from job_queue.adapters.lookups.training_logs import LOG_GROUP, is_missing, stream_pattern
-from job_queue.domain.errors import Unavailable
+from job_queue.adapters.lookups.training_logs import log_pages
 
 if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
@@ -44,23 +41,10 @@ class LogActivity:
         return False if self._has_line(training_job, started - EARLY_SECONDS) else None
 
     def _has_line(self, training_job: str, since: float) -> bool | None:
-        stream = stream_pattern(training_job)
-        request: FilterLogEventsRequestTypeDef = {
-            "logGroupName": LOG_GROUP,
-            "logStreamNamePrefix": f"{training_job}/",
-            "startTime": round(1000 * since),
-            "limit": LINES_OF_PAGE,
-        }
-        for _ in range(MOST_PAGES):
-            try:
-                page = self._client.filter_log_events(**request)
-            except (ClientError, BotoCoreError) as error:
-                if is_missing(error):
-                    return None
-                raise Unavailable(f"the log of {training_job} cannot be read: {error}") from error
-            if any(stream.match(event.get("logStreamName", "")) for event in page["events"]):
+        request: FilterLogEventsRequestTypeDef = {"startTime": round(1000 * since), "limit": LINES_OF_PAGE}
+        for page in log_pages(self._client, training_job, MOST_PAGES, request):
+            if page.events:
                 return True
-            if not (token := page.get("nextToken")):
+            if page.is_last:
                 return False
-            request["nextToken"] = token
         return None
