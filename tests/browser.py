@@ -70,10 +70,20 @@ def page_of(browser: Browser, served: Served | None = None, **settings: object) 
 
 
 def open_fleet(page: Page, address: str) -> None:
-    """Open the page Fleet, and wait until it takes clicks."""
-    page.goto(address)
+    """Load the page Fleet, and wait until it takes clicks."""
+    load(page, address)
     page.get_by_role("heading", name="Fleet").wait_for()
-    page.wait_for_function("window.did_handshake")  # before this, NiceGUI drops clicks
+
+
+def load(page: Page, address: str) -> None:
+    """Load a page, and wait until it takes clicks."""
+    page.goto(address)
+    wait_connected(page)
+
+
+def wait_connected(page: Page) -> None:
+    """Wait until NiceGUI is connected: before that, it drops clicks and keys."""
+    page.wait_for_function("window.did_handshake")
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,22 @@ def now(monkeypatch: pytest.MonkeyPatch) -> datetime:
 
 
 @pytest.fixture
+def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Give a client of an S3 with the empty buckets `own` and `sets`, beside the queue and in a folder of the test."""
+    import boto3  # noqa: PLC0415  # only where it is asked for: it takes time
+    from moto import mock_aws  # noqa: PLC0415
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+    with mock_aws():
+        client = boto3.Session(region_name="us-east-1").client("s3")
+        for bucket in ("own", "sets"):
+            client.create_bucket(Bucket=bucket)
+        yield client
+
+
+@pytest.fixture
 def refused_role(sts: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Select an AWS profile whose role the caller may not assume."""
     config = tmp_path / "aws_config"

@@ -20,7 +20,7 @@ from sagemaker_queue.workflows import settings_advice
 from sagemaker_queue.workflows.advice_run import AdviceProgress, AdviceRun
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.client.cli.commands.test_policy_advise import APPLIED, DAY, HOUR, answer, four_weeks, week
-from tests.client.programs import started
+from tests.programs import command_of, started
 from tests.waiting import PATIENCE, has_ended, until
 
 if TYPE_CHECKING:
@@ -61,14 +61,6 @@ def ended(run: AdviceRun) -> AdviceRun:
 def simulations() -> list[psutil.Process]:
     """The processes that this process has started for simulations."""
     return [child for child in psutil.Process().children() if any("spawn_main" in word for word in command_of(child))]
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    """Return the command line of a process; empty if the process has ended."""
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
 
 
 def a_long_history() -> list[dict[str, Any]]:

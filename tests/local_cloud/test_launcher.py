@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 from sagemaker_queue import launcher
 from tests.local_cloud.emulator import BUCKET, Emulator, request
 from tests.local_cloud.test_training_stop import GANG, SAVES
+from tests.programs import started
 from tests.waiting import PATIENCE
 
 forwarder = Path(launcher.__file__).parent / "jobs/packaging/container/sigterm_forwarder.py"
@@ -74,23 +73,12 @@ def test_the_exit_code_is_the_scripts(emulator: Emulator, code: str, status: str
     assert reason == ("AlgorithmError: , exit code: 7" if status == "Failed" else "")
 
 
-@contextmanager
-def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Start a program, which is killed with its children if the test fails before its end."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, **options) as process:
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
 def test_a_process_that_handles_the_signal_looks_after_its_own_children() -> None:
     """As torchrun does, which would be hindered by a worker that is signalled by somebody else."""
     child = "trap 'echo child' TERM; echo up; while :; do sleep 0.1; done"
     parent = f"trap 'echo parent; kill -9 $!; exit 5' TERM; ({child}) & wait"
     command = ("sh", "-c", f"bash -c {shlex.quote(parent)}; echo status $?; exit 6")
-    with started(launcher.entry_point(*command)) as process:
+    with started(launcher.entry_point(*command), stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == "up\n"
         process.terminate()
@@ -135,7 +123,7 @@ def torchrun(tmp_path: Path) -> dict[str, str]:
 
 def test_a_preemption_under_torchrun_leaves_no_traceback(torchrun: dict[str, str]) -> None:
     for command in (["torchrun", "train.py"], [*launcher.entry_point("sh", "-c", "torchrun train.py; exit $?")]):
-        with started(command, stderr=subprocess.STDOUT, env=torchrun) as process:
+        with started(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=torchrun) as process:
             assert process.stdout
             assert process.stdout.readline() == "up\n"
             process.terminate()

@@ -21,6 +21,7 @@ from tests.waiting import PATIENCE, processes
 FOREVER = "import time\nwhile True: time.sleep(0.1)"  # a script that runs until it is stopped
 WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"  # ... until a file is there
 TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
+_STAMPS = {"published-plan": ("at", "token")}  # what a cycle that publishes the same plan again changes, by partition
 
 
 class System:
@@ -189,9 +190,6 @@ def stored_rows(cloud: LocalCloud) -> list[dict[str, Any]]:
 def line_of(row: dict[str, Any]) -> str:
     """Return the partition of a row of the lines table; the rows of other tables have none."""
     return str(row.get("line", {}).get("S", ""))
-
-
-_STAMPS = {"published-plan": ("at", "token")}
 
 
 def send(

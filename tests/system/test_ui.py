@@ -20,7 +20,8 @@ from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.job import iso
 from local_cloud.aws.ministack import SERVER
 from local_cloud.aws.stack import LocalCloud
-from tests.browser import PATIENT, Served, browsing, page_of, smq_ui
+from tests.browser import PATIENT, Served, browsing, load, open_fleet, page_of, smq_ui, wait_connected
+from tests.programs import command_of
 from tests.system.conftest import FOREVER, System
 from tests.waiting import has_ended, until
 
@@ -50,7 +51,7 @@ def shared_cloud() -> Iterator[LocalCloud]:
 @contextmanager
 def outage() -> Iterator[None]:
     """Nothing in the account answers meanwhile."""
-    servers = [process for process in psutil.Process().children(recursive=True) if str(SERVER) in words_of(process)]
+    servers = [process for process in psutil.Process().children(recursive=True) if str(SERVER) in command_of(process)]
     assert servers
     for server in servers:
         server.suspend()
@@ -59,14 +60,6 @@ def outage() -> Iterator[None]:
     finally:
         for server in servers:
             server.resume()
-
-
-def words_of(process: psutil.Process) -> list[str]:
-    """Return the command line of a process; empty if it has ended meanwhile."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +77,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, served: Served) -> Iterator[Page]:
     with page_of(browser, served) as page:
-        opens(page, served.address)
-        page.get_by_role("heading", name="Fleet").wait_for()
+        open_fleet(page, served.address)
         yield page
-
-
-def opens(page: Page, address: str) -> None:
-    """Load a page, and wait until NiceGUI is connected: before that, it drops clicks and keys."""
-    page.goto(address)
-    is_connected(page)
-
-
-def is_connected(page: Page) -> None:
-    page.wait_for_function("window.did_handshake")
 
 
 def submit(system: System, name: str, script: str = FOREVER, project: str = "vision", **more: Any) -> None:
@@ -241,7 +223,7 @@ def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: 
     evil = "<img src=x onerror=document.title='owned'>\u202e" + "x" * 300
     for key in ("step-5.pt", "step-6.pt", "step-7.pt.tmp", f"{evil}-step-4.pt"):
         system.cloud.client("s3").put_object(Bucket="system", Key=f"checkpoints/saves/{key}", Body=b"x" * 1500)
-    opens(page, f"{page.url}job/saves")
+    load(page, f"{page.url}job/saves")
     page.get_by_role("tab", name="Results").click()
     shows(page, "s3://system/checkpoints/saves")
     assert page.get_by_text("step-5.pt").count() == 0, "S3 is listed only on request"
@@ -270,7 +252,7 @@ def test_a_job_shows_its_deadlines(page: Page, system: System) -> None:
         max_total_runtime="2h",
         on_hang="requeue",
     )
-    opens(page, f"{page.url}job/timely")
+    load(page, f"{page.url}job/timely")
     shows(page, "2099-01-01 00:00:00; if it has not, it may run in the further pools of its project")
     shows(page, "0 of 3; then it may use quota only", "of 2 hours used by ended attempts", "it is stopped, and resumes")
 
@@ -417,9 +399,9 @@ def past_attempt(name: str, submitted: datetime, ran: float) -> AttemptRecord:
 
 def simulations() -> list[psutil.Process]:
     """The processes in which `smq ui` simulates a history."""
-    servers = [it for it in psutil.Process().children() if words_of(it)[2:4] == ["sagemaker_queue", "ui"]]
+    servers = [it for it in psutil.Process().children() if command_of(it)[2:4] == ["sagemaker_queue", "ui"]]
     below = [process for server in servers for process in server.children()]
-    return [process for process in below if any("spawn_main" in word for word in words_of(process))]
+    return [process for process in below if any("spawn_main" in word for word in command_of(process))]
 
 
 @pytest.mark.thorough
@@ -467,7 +449,7 @@ def test_simulations_are_cancelled(page: Page, system: System, history: None, br
     page.get_by_text(re.compile("simulations, .* of at most 5m00s")).wait_for()
     process.suspend()
     with page_of(browser, served) as other:
-        opens(other, f"{served.address}what-if")
+        load(other, f"{served.address}what-if")
         other.get_by_role("button", name="Simulate the history").click()
         shows(other, "Another tab of smq ui simulates the history")
     page.get_by_role("button", name="Cancel").click()
@@ -480,7 +462,7 @@ def test_simulations_end_some_time_after_their_tab(
     system: System, history: None, browser: Browser, served: Served
 ) -> None:
     with page_of(browser, served) as page:
-        opens(page, f"{served.address}what-if")
+        load(page, f"{served.address}what-if")
         page.get_by_role("button", name="Simulate the history").click()
         (process,) = until(simulations)
         process.suspend()
@@ -522,7 +504,7 @@ def test_light_and_dark_and_keys(page: Page, system: System) -> None:
             page.locator("body.body--dark").wait_for(timeout=10_000)
             break
     page.reload()
-    is_connected(page)
+    wait_connected(page)
     page.locator("body.body--dark").wait_for()
     page.get_by_role("heading", name="Fleet").wait_for()
     page.keyboard.press("2")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.queue.data_links import S3Address
@@ -17,17 +14,6 @@ from tests.client.conftest import ScriptedServer
 
 OTHER = os.fsdecode(b"a\xffb")  # as Python reads an argument with these bytes
 URL = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
-
-
-@pytest.fixture
-def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    with mock_aws():
-        client = boto3.Session(region_name="us-east-1").client("s3")
-        client.create_bucket(Bucket="sets")
-        yield client
 
 
 @pytest.mark.parametrize(

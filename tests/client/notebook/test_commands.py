@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from sagemaker_queue import FolderError, InvalidOption, InvalidRequest, NameTaken, QueueClient
 from sagemaker_queue.cli import main
@@ -29,17 +26,11 @@ PENDING = {"job": "job1", "state": "pending"}
 
 
 @pytest.fixture(autouse=True)
-def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def work(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "train.py").write_text("print('hello')")
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    with mock_aws():
-        client = boto3.Session(region_name="us-east-1").client("s3")
-        client.create_bucket(Bucket="own")
-        yield client
 
 
 def sent(server: ScriptedServer) -> list[Json]:

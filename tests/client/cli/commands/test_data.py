@@ -6,31 +6,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from boto3.s3.transfer import TransferConfig
-from moto import mock_aws
 
 from sagemaker_queue.cli import main
 from tests.client.conftest import ScriptedServer
 from tests.client.terminal import Terminal
 
 LARGE = 20_000_000  # bytes: three parts of an upload
-
-
-@pytest.fixture
-def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    with mock_aws():
-        client = boto3.Session(region_name="us-east-1").client("s3")
-        client.create_bucket(Bucket="sets")
-        yield client
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from sagemaker_queue.cli import main
 from tests.client.conftest import serving
-from tests.client.programs import started
 from tests.client.samples import DETAIL, job
+from tests.programs import started
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

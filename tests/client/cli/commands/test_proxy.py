@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli.commands.run import environment_for
-from tests.client.programs import started
+from tests.programs import started
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli.commands.run import python_of
-from tests.client.programs import started
+from tests.programs import started
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:

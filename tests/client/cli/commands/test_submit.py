@@ -4,13 +4,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from api_contract.models import Submission
 from job_queue.api.redaction import redacted
@@ -32,18 +30,6 @@ JOB = [
 ]
 TAKEN = refused("NameTaken", "Another request already has the name lr-lr-1.", remedy="Give it another name.")
 MISSING = "s3://sets/none"
-
-
-@pytest.fixture
-def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    with mock_aws():
-        client = boto3.Session(region_name="us-east-1").client("s3")
-        for bucket in ("own", "sets"):
-            client.create_bucket(Bucket=bucket)
-        yield client
 
 
 def sent(server: ScriptedServer) -> list[Received]:

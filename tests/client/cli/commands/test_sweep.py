@@ -6,13 +6,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.sweep.search import progress_renderer
@@ -25,16 +22,10 @@ COMMAND = ["--", "train", "{lr}"]
 
 
 @pytest.fixture(autouse=True)
-def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def work(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    with mock_aws():
-        client = boto3.Session(region_name="us-east-1").client("s3")
-        client.create_bucket(Bucket="own")
-        yield client
 
 
 def sweep(*arguments: str) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import psutil
+
 
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
@@ -23,3 +25,11 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; empty if the process has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
