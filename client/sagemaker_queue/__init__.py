@@ -1,11 +1,11 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
 ``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
-``install(everywhere=True)`` covers every boto3 and aioboto3 session of the process, and ``hook()`` the clients of one
-event emitter of botocore. ``QueueTrainingJobSession`` sends the jobs of ``estimator.fit()`` of the SDK v2 through the
-queue, and needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with estimators of the
-SDK v2 and Optuna, and needs the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq``
-to notebooks and scripts.
+``install(everywhere=True)`` covers every boto3 and aioboto3 session of the process, and ``hook()`` covers the clients
+of one event emitter of botocore. ``QueueTrainingJobSession`` sends the jobs of ``estimator.fit()`` of the SDK v2
+through the queue, and needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with
+estimators of the SDK v2 and Optuna, and needs the extra ``[tune]``. ``QueueClient`` provides the queue's API and the
+functions of ``smq`` to notebooks and scripts.
 """
 
 from importlib import import_module

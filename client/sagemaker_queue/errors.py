@@ -1,14 +1,14 @@
 """Errors of this package; their messages are written for users.
 
 QueueError              root of all errors of this package
-├── ConfigError         the queue's address is missing or wrong
+├── ConfigError         the configuration is missing or wrong, such as the queue's address
 │   └── NoAccountProfile    a job is in another account, and no AWS profile is set for that account
 ├── NotAuthenticated    no AWS credentials to sign the request with
-├── InvalidRequest      the training job request is wrong; ``field`` names the member
+├── InvalidRequest      a training job request or a policy is wrong; ``field`` names the member
 ├── TooLarge            the request is over the queue's size limit
 ├── TakesTooLong        the computation takes longer than a request may take; request less
 ├── Forbidden           the queue, or API Gateway, denies the request
-├── NotFound            the requested job or object does not exist
+├── NotFound            there is no such job, pool, version of the policy, or object in S3
 ├── Conflict            the request does not fit the present state of the queue
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
@@ -35,8 +35,8 @@ class QueueError(Exception):
     """Root of the errors of this package; its message names the error and a remedy.
 
     ``field`` is the path of the invalid member, such as ``ResourceConfig.InstanceCount``; None if the error concerns no
-    single member. ``errors`` are all errors in the queue's answer; empty if the error does not come from the queue.
-    ``retry_after`` is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
+    single member. ``errors`` are all errors in the queue's answer, or all issues of the client's own pre-flight; empty
+    for other errors. ``retry_after`` is the number of seconds to wait before a retry; None if the answer has none.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
@@ -47,7 +47,7 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
-        """Return one error with the messages of ``errors`` (at least one), each remedy once, and the first field."""
+        """Combine ``errors`` (at least one): all messages, then each remedy once, and the field of the first error."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         combined = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
         combined.field = errors[0].field
@@ -56,7 +56,7 @@ class QueueError(Exception):
 
 
 class ConfigError(QueueError):
-    """The queue's address is missing or wrong."""
+    """The configuration is missing or wrong, such as the queue's address or a setting of the profile."""
 
 
 class NoAccountProfile(ConfigError):
@@ -68,7 +68,7 @@ class NotAuthenticated(QueueError):
 
 
 class InvalidRequest(QueueError):
-    """The request cannot become a training job."""
+    """The request is wrong, for example a CreateTrainingJob request or a policy with faults."""
 
 
 class TooLarge(QueueError):
@@ -84,7 +84,7 @@ class Forbidden(QueueError):
 
 
 class NotFound(QueueError):
-    """The requested job or object does not exist."""
+    """There is no such job, pool, version of the policy, or object in S3."""
 
 
 class Conflict(QueueError):

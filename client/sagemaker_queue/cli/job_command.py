@@ -56,7 +56,7 @@ class RunCommand(Command):
 
 
 class PlanCommand(Command):
-    """A command of ``smq`` that takes a file, or the command of a job after --."""
+    """A command of ``smq`` that accepts another command after --: a job's command, or one to run inside a job."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Store the words after -- as the parameter ``command``."""

@@ -32,7 +32,7 @@ class _JsonLogRenderer(JobLogRenderer):
 
 
 def print_log(queue: QueueClient, name: str, lines: LineChoice, *, prefix: str = "") -> int:
-    """Print the job's log so far, with the prefix ``prefix`` on each line.
+    """Print the job's log so far, with ``prefix`` before each line.
 
     Raises NotFound for a missing attempt or instance.
     """

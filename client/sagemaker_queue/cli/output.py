@@ -106,7 +106,7 @@ def print_note(text: str) -> None:
 def print_left_out(left_out: Sequence[tuple[object, str]], action: str) -> None:
     """Print to stderr the files that were left out of an action, such as ``downloaded``, each with a reason.
 
-    Of more than _MOST_LEFT_OUT files, print the first ones and the number of further files.
+    If there are more than _MOST_LEFT_OUT files, print only the first ones and the number of the others.
     """
     for thing, reason in left_out[:_MOST_LEFT_OUT]:
         print(f"smq: not {action}: {one_line(f'{thing}: {reason}')}", file=sys.stderr)

@@ -82,7 +82,7 @@ class Argument(click.Argument):
 class GroupedOption(click.Option):
     """An option of ``smq``.
 
-    Of the options with the same ``exclusive_group``, a command line may have only one. ``section`` is the heading above
+    A command line may have only one of the options with the same ``exclusive_group``. ``section`` is the heading above
     the option in the help.
     """
 

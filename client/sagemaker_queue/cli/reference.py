@@ -120,7 +120,7 @@ def heading_of(command: str) -> str:
 
 
 def _is_job_option(option: GroupedOption) -> bool:
-    """Return whether the option is made from a row of JOB_OPTIONS, not only of the same name as a row."""
+    """Return whether the option is made from a row of JOB_OPTIONS. Other options may have the name of a row."""
     row = JOB_OPTIONS.get(option.name or "")
     return row is not None and (set(row.names), row.help) == (set(option.opts), option.help)
 

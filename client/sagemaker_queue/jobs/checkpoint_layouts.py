@@ -1,8 +1,9 @@
 """Recognise the checkpoints of training libraries by the names, sizes and times of their files, without reading them.
 
 The layouts are those of PyTorch Lightning, the Hugging Face Trainer, DeepSpeed, torch.distributed.checkpoint (FSDP) and
-Orbax, and plain files and folders with the word step, iter, epoch or checkpoint before a number. A number without such
-a word is not taken as a step, because it may be the number of a process.
+Orbax. A plain checkpoint is a file or folder with the word step, iter, epoch or checkpoint before a number. A number
+without such a word may be the number of a process. So it is taken as a step only in the name of a folder that contains
+marker files of Orbax or torch.distributed.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class FoundCheckpoints:
 def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None = None) -> FoundCheckpoints:
     """Group the files below a checkpoint folder into checkpoints.
 
-    ``texts`` has the content of files with the name ``latest``, by path. Without the content, the file only needs to
-    exist for a checkpoint of DeepSpeed to be complete.
+    ``texts`` has the content of files with the name ``latest``, by path. If the content is missing, a checkpoint of
+    DeepSpeed counts as complete as soon as the file exists.
     """
     known = list(files)
     groups: dict[tuple[str, int | None, bool], list[CheckpointFile]] = {}
@@ -184,11 +185,10 @@ def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
 
 
 def _place_of(path: str, marked: Collection[str]) -> tuple[str, int | None, bool] | None:
-    """Return the checkpoint of a file: its path, its step, and whether the path itself is the checkpoint.
+    """Return the checkpoint to which a file belongs; None if there is none.
 
-    For a file with the step in its own name, the path is the file's folder, and the last member is False.
-
-    None: the file belongs to no checkpoint.
+    The members are a path, the step, and whether this path itself is the checkpoint. The last member is False for a
+    file with the step in its own name: the path is then the file's folder.
     """
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], start=1):

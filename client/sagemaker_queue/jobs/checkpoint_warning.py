@@ -8,5 +8,5 @@ _FROM_THE_QUEUE = re.compile(r"The job has no CheckpointConfig\b.*", re.DOTALL)
 
 
 def with_remedy(warning: str, remedy: str) -> str:
-    """Return a warning; a warning about missing checkpoints becomes a short sentence that ends in ``remedy``."""
+    """Replace a warning about missing checkpoints by a short sentence that ends in ``remedy``; keep other warnings."""
     return _FROM_THE_QUEUE.sub(lambda _: f"A preemption loses all work: {remedy}", warning)

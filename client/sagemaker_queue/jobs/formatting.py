@@ -14,7 +14,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 # Escape sequences: CSI (colours, the cursor), OSC and similar (the title, the clipboard), and short sequences.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    # No introducer is inside: otherwise a line of n introducers without an end would take n * n steps.
+    # The text of a sequence may not contain an introducer: n introducers without an end would take n * n steps.
     r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
 )

@@ -1,4 +1,4 @@
-"""Texts of ``smq submit`` in hyperparameters: a long text is split into ``name``, ``name_2``, ``name_3`` and so on.
+"""Store texts of ``smq submit`` in hyperparameters, and read them; a long text becomes ``name``, ``name_2`` and so on.
 
 The job's start program, ``packaging/container/run.py``, has its own code that joins the parts.
 """
@@ -22,8 +22,8 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
 def json_in(request: Mapping[str, Any], name: str) -> Any:
     """Join the pieces of a hyperparameter of a request, and return their JSON value.
 
-    Return None for a request of another program, for a value that the queue hides from this user, and for a value that
-    is nested too deeply.
+    Return None if the value is not JSON, because the request is of another program, or because the queue hides the
+    value from this user. Also return None for JSON that is nested too deeply.
     """
     values = request.get("HyperParameters", {})
     pieces = (values.get(_name(name, number)) for number in range(1, _MOST_PIECES + 1))

@@ -78,7 +78,7 @@ def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: 
 class _Loader(yaml.SafeLoader):
     """A YAML loader for plain data that refuses duplicate keys. PyYAML would silently use the last value.
 
-    Values that look like a number or a date but are not valid, such as 2026-02-30, are errors with a place.
+    A value that looks like a number or a date but is not valid, such as 2026-02-30, raises an error with its line.
     """
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:

@@ -2,8 +2,8 @@
 
 Bucket names are global. If a user's bucket was deleted or does not exist yet, an attacker could create a bucket of that
 name. The attacker would receive the user's code and data, and choose the input of jobs. So each call names the expected
-owner (ExpectedBucketOwner): the bucket's account in the profile's ``bucket_owners``, else the profile's ``account``,
-else the account of the credentials, which STS returns.
+owner (ExpectedBucketOwner). The owner is the bucket's account in the profile's ``bucket_owners``. The default is the
+profile's ``account``, or without that setting the account that STS returns for the credentials.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class BucketOwners:
 
     @contextmanager
     def expecting(self, owners: Mapping[str, Callable[[str], str | None]]) -> Iterator[None]:
-        """Within the context, use ``owners`` (bucket -> function) for buckets that this profile does not name."""
+        """Within the context, take expected owners also from ``owners``; the profile's ``bucket_owners`` comes first.
+
+        ``owners`` maps a bucket to a function that returns the owner, as ``of`` does.
+        """
         before = self._owners
         self._owners = {**{bucket: of(bucket) for bucket, of in owners.items()}, **before}
         try:

@@ -36,7 +36,7 @@ from sagemaker_queue.queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway ends a request after 29 s with an answer of its own
-# An older queue does not send these members; status 200 of an older queue means true.
+# An older queue does not send these members: its status 200 stands for true, another status for false.
 _MEMBERS_FROM_STATUS = ("known", "wasFinished")
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
@@ -64,7 +64,7 @@ class QueueClient:
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
         own = self.config.profile
-        self.named = (self.config.url if own is None else None, own)  # with these, find_defaults chooses the profile
+        self.named = (self.config.url if own is None else None, own)  # the arguments of find_defaults: url and profile
         self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds

@@ -15,13 +15,13 @@ class S3Address:
     key: str = ""
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption unless the address is UTF-8 text, as the names of files on Linux need not be."""
+        """Raise InvalidOption if the address is not UTF-8 text. The name of a file on Linux may have other bytes."""
         if not is_utf8(f"{self.bucket}{self.key}"):
             raise InvalidOption(f"{f's3://{self.bucket}/{self.key}'!r} is not UTF-8 text, as addresses in S3 are.")
 
     @classmethod
     def parse(cls, text: str) -> "S3Address":
-        """Parse an address. Raises InvalidOption for any other text."""
+        """Parse ``s3://bucket/key``. Raises InvalidOption for any other text."""
         scheme, _, rest = text.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme != "s3" or not bucket:
@@ -46,7 +46,7 @@ class S3Address:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether the text can be encoded; an argument or a file's name with other bytes has surrogates."""
+    """Return whether the text can be encoded. Python decodes other bytes of arguments and file names to surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -280,7 +280,10 @@ def session_of_profile(config: QueueConfig) -> boto3.Session:
 
 
 def not_loaded(error: BotoCoreError | ClientError) -> NotAuthenticated:
-    """Return the error to raise if credentials cannot be loaded; a ClientError is a refusal to assume their role."""
+    """Return the error to raise if credentials cannot be loaded.
+
+    A ClientError means that STS refused to assume the role of the AWS profile.
+    """
     refused = isinstance(error, ClientError)
     remedy = "Log in to AWS again, or correct role_arn in the AWS profile." if refused else "Log in to AWS again."
     return NotAuthenticated(f"AWS credentials could not be loaded: {str(error).rstrip('.')}. {remedy}")

@@ -148,7 +148,7 @@ def _profile_to_change(file: ProfileFile) -> str:
 
 
 def _warn_if_unused(file: ProfileFile, profile: str) -> None:
-    # A profile without an address is used even so: its defaults apply to the queue that the environment names.
+    # A profile without an address is still used: its defaults apply to the queue that the variable names.
     if os.environ.get(URL_VARIABLE) and "url" in file.profiles[profile]:
         print_warning(f"{URL_VARIABLE} is set, so no profile is used without -c {profile}")
 
@@ -217,7 +217,10 @@ def config_import(source: str, yes: bool) -> int:
 
 
 def _content(source: str) -> bytes:
-    """Return the content of a source, cut after one byte more than an import accepts, so that the import is refused."""
+    """Return the content of a source.
+
+    If a file is longer than an import accepts, return one byte too many, so that the import is refused.
+    """
     if is_address(source):
         return _content_in_s3(source)
     try:

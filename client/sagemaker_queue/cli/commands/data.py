@@ -186,7 +186,7 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     found = storage_of_source.stored(source)
     if not found:
         return _report_missing(source)
-    if _is_file(found, source) and not source.key.endswith("/"):  # an object with such a key marks an empty folder
+    if _is_file(found, source) and not source.key.endswith("/"):  # a key with a slash at its end marks an empty folder
         target = _file_address(target, source.name)
         to_send = {found[0]: target}
     else:

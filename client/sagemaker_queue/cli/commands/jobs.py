@@ -123,7 +123,7 @@ def hold(queue: QueueClient, jobs: JobSet, now: bool) -> int:
 @job_set_arguments
 @with_queue
 def release(queue: QueueClient, jobs: JobSet) -> int:
-    """Release jobs."""
+    """End the hold of each job, and print the results."""
 
     def change(name: str) -> str:
         queue.change(name, held=False)
@@ -143,7 +143,7 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
 @job_set_arguments
 @with_queue
 def requeue(queue: QueueClient, jobs: JobSet) -> int:
-    """Requeue jobs."""
+    """Stop the attempt of each job, which then waits again, and print the results."""
 
     def requeue_job(name: str) -> str:
         job = queue.requeue(name)

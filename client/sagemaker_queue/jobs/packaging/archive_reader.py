@@ -46,9 +46,10 @@ class ArchiveBounds:
 
 
 class Members:
-    """An iterator over an archive's members. Raises ArchiveTooLarge beyond ``bounds``, and tarfile's and gzip's errors.
+    """An iterator over an archive's members.
 
-    ``folder`` names the disk whose free space is checked; the folder need not exist.
+    ``folder`` names the disk whose free space is checked; the folder need not exist. Raises ArchiveTooLarge if the
+    archive exceeds ``bounds``, and the errors of tarfile and gzip.
     """
 
     def __init__(self, archive: Path, folder: Path, bounds: ArchiveBounds) -> None:

@@ -1,4 +1,4 @@
-"""Pack a job's code, and upload the code and the program that runs the code to S3; upload the same content once."""
+"""Pack a job's code, and upload it to S3 with ``run.py``, the program that runs it; skip content that S3 has."""
 
 import hashlib
 import tempfile
@@ -31,7 +31,7 @@ class Code:
         """Upload the code to S3; return False if S3 already has exactly this content.
 
         ``before`` is called before an upload, and returns further buckets, which get the code under the same key. The
-        bucket of the address gets the code last. So if this bucket has the code, the further buckets have it too.
+        bucket of the address gets the code last, so an interrupted upload to a further bucket is repeated next time.
         """
         if self._is_in(self.address, storage):
             return False

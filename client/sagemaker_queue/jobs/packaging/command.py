@@ -39,7 +39,7 @@ _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
-_DATED_TAGS = ("not_before", "start_by", "start_by_action")  # a resubmission leaves these times out
+_DATED_TAGS = ("not_before", "start_by", "start_by_action")  # a resubmission leaves these tags out
 # {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. run.py has the
 # same pattern.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
@@ -153,7 +153,10 @@ class CommandJob:
         return _overridden(self.more, request)
 
     def identity(self) -> Json:
-        """Return the request without the job's name and relative times: equal for a repeated call."""
+        """Return the request with the command's stem as name, and without relative times.
+
+        The identities of repeated calls are equal.
+        """
         tags = {name: value for name, value in self.tags.items() if name not in self.relative_times}
         return replace(self, name=stem(self.command), tags=tags).request()
 
@@ -339,8 +342,8 @@ def resubmission(
     """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder.
 
     ``tags`` replace the request's tags of the same keys. The name of the new folder contains ``from_step``, so that
-    resubmissions from different steps have different requests. Times in tags (``not_before``, ``start_by``) were meant
-    for the old job, and are left out.
+    resubmissions from different steps have different requests. The tags ``not_before``, ``start_by`` and
+    ``start_by_action`` were meant for the old job, and are left out.
     """
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:

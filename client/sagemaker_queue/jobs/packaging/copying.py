@@ -36,7 +36,8 @@ class Copier:
         self._source = source
         self._target = target
         self._before_streaming = before_streaming
-        self._copying = [target] if source is target else [target, source]  # credentials that S3 has not refused yet
+        # The storages whose credentials S3 has not refused yet.
+        self._copying = [target] if source is target else [target, source]
 
     def has_arrived(self, stored: Stored, existing: Stored) -> bool:
         """Return whether the object ``existing`` at the target is known to have the content of the source's object."""

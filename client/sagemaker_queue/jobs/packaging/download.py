@@ -19,7 +19,7 @@ from pathlib import Path
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.jobs.packaging.storage import Progress, S3Storage, Stored
 
-_LONGEST_NAME = 255  # bytes, of most file systems
+_LONGEST_NAME = 255  # bytes; the limit of most file systems
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])[ ]*(\..*)?", re.IGNORECASE
 )
@@ -66,7 +66,7 @@ class Folder:
     def __init__(self, path: Path, storage: S3Storage) -> None:
         self._path = path
         self._storage = storage
-        self._written: dict[tuple[int, int], str] = {}  # file -> key
+        self._written: dict[tuple[int, int], str] = {}  # device and inode of a file -> key
 
     def fetch(self, stored: Stored, key: str, progress: Progress | None = None) -> None:
         """Download an object to the file that ``key`` names below the folder. Raises PathRefused."""

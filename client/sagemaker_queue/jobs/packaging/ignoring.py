@@ -106,7 +106,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
 
 
 def _is_pattern(line: str) -> bool:
-    """Return whether pathspec reads a line. Git ignores the other lines: ! alone, and a backslash at the end."""
+    """Return whether a line is a pattern for pathspec. Git ignores other lines: ! alone, and a backslash at the end."""
     try:
         GitIgnoreSpec.from_lines([line])
     except ValueError:

@@ -30,7 +30,9 @@ _TEN_YEARS = 10 * 365 * 86_400  # seconds
 class JobOption:
     """An option of ``smq``; its key in JOB_OPTIONS is the keyword in Python."""
 
-    usage: str  # the names, then the value's name, in brackets if optional; messages about requests use the first name
+    # The names, such as -n --instances, and then the name of the value, in brackets if the value is optional. Messages
+    # about requests use the first name.
+    usage: str
     help: str
     section: str  # the heading in the help
     # Converts the option's text ("" if it has no value) to the keyword's value; bool: the option is a flag.
@@ -497,12 +499,12 @@ def tags_of(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def relative_times(options: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the tags whose times the options give relative to now, such as ``2h``: each call has other times."""
+    """Return the tags whose times are given relative to now, such as ``2h``: their texts differ in each call."""
     texts = {name: str(options.get(name)).partition(":")[0].strip() for name in ("not_before", "start_by")}
     return tuple(name for name, text in texts.items() if _RELATIVE.fullmatch(text))
 
 
 def with_times_of(tags: Mapping[str, str], stored: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return tags with the times of the stored tags; ``names`` are the tags with times. Actions stay as they are."""
+    """Return ``tags`` with the times of ``stored`` in the tags ``names``; an action after a time is not replaced."""
     size = len(_later("1s"))
     return {**tags, **{name: stored[name][:size] + tags[name][size:] for name in names if name in stored}}

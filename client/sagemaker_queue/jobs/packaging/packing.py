@@ -41,7 +41,7 @@ class Archive:
         }
 
     def _with_links_resolved(self, name: str) -> str:
-        """Return the path without links to which a path leads."""
+        """Follow the links in a path, and return the resulting path, which has no links."""
         parts = name.split("/")
         for length in range(1, len(parts) + 1):
             if (target := self.links.get("/".join(parts[:length]))) is not None:
@@ -131,7 +131,7 @@ def _add(archive: tarfile.TarFile, root: Path, path: Path) -> None:
 
 
 def _links(root: Path, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield each link that leads to a file or folder below the root, and the path without links of that target."""
+    """Yield each link to a file or folder below the root, and its target after all links are followed."""
     for path in paths:
         real = Path(os.path.realpath(path))
         if path.is_symlink() and real.exists() and real.is_relative_to(root):

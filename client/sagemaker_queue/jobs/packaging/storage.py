@@ -57,7 +57,7 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig | None) -> boto3.Session:
-    """Return ``session_of_profile``; without ``config`` a session with the credentials and region that boto3 finds.
+    """Return the session of the AWS profile in ``config``; None: the credentials and the region that boto3 finds.
 
     Raises ConfigError if the AWS profile cannot be used.
     """
@@ -316,7 +316,7 @@ class S3Storage:
 
 
 def same_content(file: Path, stored: Stored) -> bool:
-    """Return whether an object has the ETag that boto3 would give to an upload of the file.
+    """Return whether an object has the ETag that the file would get if boto3 uploaded it.
 
     An ETag proves nothing if S3 encrypts the object with a KMS key, or if another program uploaded the object with
     another part size. The result is then False.

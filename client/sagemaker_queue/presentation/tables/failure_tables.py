@@ -11,7 +11,7 @@ from sagemaker_queue.presentation.tables.usage_tables import TOTAL
 from sagemaker_queue.workflows.usage.failure_sums import GPU, FailureSum
 
 FAIL = "fail"
-BUILT_IN = "built-in"  # the text with which a rule begins if no rule matches and the class's built-in action applies
+BUILT_IN = "built-in"  # the beginning of a rule's text if no rule matches, and so the class's built-in action applies
 SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
 LATEST_NAMES = 3  # training jobs that are shown for each GPU
 LATER_RULES = (
@@ -79,7 +79,8 @@ def check_sections(job: JobDetail, failure: JobFailure) -> list[Section]:
 def failure_rows(by: str, parts: Mapping[str, FailureSum], total: FailureSum) -> tuple[list[str], list[list[object]]]:
     """Return headers, a row for each part, and a row for the total.
 
-    The last column has the most common class; by GPU, the latest training jobs; by class, there is no such column.
+    The last column has the most common class of each part. By GPU, it has the latest training jobs instead. By class,
+    there is no such column.
     """
     rows: list[list[object]] = []
     last = {"class": [], GPU: ["Latest Training Jobs"]}.get(by, ["Most Common"])

@@ -39,9 +39,9 @@ class Part:
 
 
 def status_parts(status: QueueStatus) -> Iterator[Part]:
-    """Yield the parts of ``smq status``: pools, then departments and projects with their slots in each pool.
+    """Yield the parts of ``smq status``: first the pools with their drains, markets, shared and warm instances.
 
-    Capacity backoffs and external jobs follow.
+    Departments and projects with their slots in each pool follow, then backoffs, then external jobs.
     """
     yield Part(headline(status))
     if status.pools:
@@ -123,7 +123,7 @@ def drain_text(drain: PoolDrain) -> str:
 
 
 def drain_sentence(answer: DrainAnswer) -> str:
-    """Return a sentence about a drain: its start if in the future, and how many jobs stop or run to their ends."""
+    """Return a sentence about a drain: its start if later than now, and how many jobs stop or run to their ends."""
     drain = answer.drain
     now = drain is None or drain.in_force
     begins = f"{answer.pool} is drained"
@@ -168,7 +168,7 @@ def _market_row(pool: PoolStatus) -> list[object]:
 
 
 def _paused_pool(pause: Pause) -> str:
-    """Return the pool that backs off, with the instance type in a pool of any type."""
+    """Return the name of the pool that backs off, followed by the instance type if the pool allows any type."""
     return f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
 
 

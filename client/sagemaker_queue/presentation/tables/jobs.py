@@ -51,9 +51,9 @@ def _elapsed(job: JobSummary) -> str:
 
 
 def _waited(job: JobSummary) -> str:
-    """Return the time that a waiting job has been in its state, or that another job waited for its first attempt.
+    """Return the time that a waiting job has been in its state; for other jobs, the wait for the first attempt.
 
-    The text is empty for jobs with several attempts, because the start of the first attempt is then unknown.
+    That wait is empty for a job with several attempts, because the start of the first attempt is then unknown.
     """
     if job.waits:
         return age(job.state_since)

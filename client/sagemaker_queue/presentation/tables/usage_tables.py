@@ -35,7 +35,7 @@ class Hours(Protocol):
 def usage_rows(
     by: str, parts: Mapping[str, Hours], total: Hours, *, priced: bool, narrow: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """Return headers, and a row for each part and one for the total; ``narrow`` leaves out the utilization of GPUs."""
+    """Return headers, a row for each part, and a row for the total. ``narrow`` omits the utilization of GPUs."""
     known = total.hours()
     has = {"cost": priced, "gpu_use": not narrow and gpu_use(known) is not None}
     columns = [name for name in _COLUMNS if has.get(name, True) and (name == "gpu_use" or name in known)]
@@ -56,7 +56,7 @@ def usage_notes(total: Hours, *, priced: bool) -> list[str]:
 
 
 def budget_notes(*, complete: bool) -> list[str]:
-    """Return the note about budgets whose sums are not ``complete``; empty if they are."""
+    """Return a note if the sums of the budgets are not ``complete``; else an empty list."""
     return [] if complete else ["More attempts have ended than were read: less is left."]
 
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from api_contract.models import QueueStatus
 
 FIRST_SECONDS = 1.0  # the first pause after a change, for a client that waits for a job
-FIRST_GROWTH = 1.5  # factor by which each such pause grows, up to the usual pause
+FIRST_GROWTH = 1.5  # factor by which these first pauses grow, up to the usual pause
 POLL_SECONDS = 5.0  # seconds between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses are at most the usual pause
-GROWTH = 1.25  # factor by which each pause grows after that time
+GROWTH = 1.25  # factor by which each pause grows after OFTEN_SECONDS
 LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer or the user wants a longer one
 # The maximum random extension of a pause, as a fraction of the pause, so that clients do not poll at the same time.
 JITTER = 0.25

@@ -81,7 +81,8 @@ class QueueConfig:
     account_profiles: str | None = None
     """Profiles of `~/.aws/config` for other accounts in which jobs run, such as `222222222222=lab`. Default: none."""
     profile: str | None = field(default=None, compare=False)
-    """The profile with the defaults of jobs; empty: the default profile, if it has no address. Default: none."""
+    """The name of the profile with the defaults of jobs. Empty: the default profile, if that profile has no address.
+    Default: none."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
@@ -180,10 +181,10 @@ def find_config(
 ) -> QueueConfig:
     """Return the configuration of the queue named by the arguments, the environment or the profile file.
 
-    The arguments ``api_id`` and ``region`` override the profile's, as ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides
-    ``account_profiles``. ``SAGEMAKER_QUEUE_API_ID`` applies only to an address in ``url`` or the environment, never to
-    a profile with an address. A named profile without an address gets the environment's address. Raises ConfigError,
-    with a remedy, if no queue is named or a setting is invalid.
+    The arguments ``api_id`` and ``region`` override the profile's settings of these names. The environment variable
+    ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides ``account_profiles``. ``SAGEMAKER_QUEUE_API_ID`` applies only to an
+    address in ``url`` or the environment, never to a profile with an address. A named profile without an address gets
+    the environment's address. Raises ConfigError, with a remedy, if no queue is named or a setting is invalid.
     """
     environ = os.environ if environ is None else environ
     if url and profile:
@@ -260,7 +261,7 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 
 
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages.
+    """Return the table of the chosen profile (empty if none is chosen), and the start of messages about it.
 
     If the environment has the queue's address, a profile with an address is not chosen, because the profile belongs to
     another queue. A profile named by ``profile`` is always chosen.
@@ -283,7 +284,7 @@ def _has_default(environ: Mapping[str, str]) -> bool:
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any], str]:
-    """Return the profile ``name`` (None: the default profile): its name, its table, and its name for messages."""
+    """Return a profile's name and table, and the start of messages about it; None: the default profile."""
     path = profile_file(environ)
     document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
     profiles = _profiles_of(document, path)

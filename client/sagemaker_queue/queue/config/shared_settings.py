@@ -138,7 +138,7 @@ def check_settings(settings: Mapping[str, Any], source: str) -> None:
 
 
 def setting_changes(profile: Mapping[str, Any], settings: Mapping[str, Any]) -> list[ProfileChange]:
-    """Return the settings that a profile lacks or has with other values; a data link is one setting."""
+    """Return the settings that a profile lacks, or has with another value. Each data link counts as one setting."""
     return [
         ProfileChange(name, None if old is None else _shown(old), _shown(new))
         for name, old, new in ((name, _flat(profile).get(name), new) for name, new in _flat(settings).items())

@@ -1,4 +1,4 @@
-"""``smq policy advise``: simulate the queue's own history under several settings, and print the best lines."""
+"""``smq policy advise``: simulate the queue's own history under several settings, and print the best of them."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Examination:
 
     faults: list[str]
     incomplete: bool  # these faults prevented further checks, so more faults may appear after a correction
-    queue_skip_reason: str | None  # the reason why the queue was not asked
-    version: int | None  # the queue's present version of the policy
+    queue_skip_reason: str | None  # the reason why the queue has not checked the policy; None: it has
+    version: int | None  # the version with which the queue compared the policy; None: not known
 
 
 def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:

@@ -9,7 +9,7 @@ TRIES = 2  # tries of one request; few are enough, because the next poll repeats
 
 
 def interval_option(seconds: float) -> Decorator:
-    """Return the option ``--interval`` with the default ``seconds``. Shorter values become LEAST_SECONDS."""
+    """Return the option ``--interval`` with the default ``seconds``. Values below LEAST_SECONDS are raised to it."""
     return option(
         "--interval",
         metavar="SECONDS",

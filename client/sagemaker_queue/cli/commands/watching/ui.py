@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = (5.0, 20.0)
 _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'nicegui>=3.18' 'plotly>=6'"
-_TEXT_BROWSERS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})  # of those that webbrowser looks for
+_TEXT_BROWSERS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})  # webbrowser may return these
 
 
 @command(

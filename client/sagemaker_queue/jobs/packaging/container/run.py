@@ -393,8 +393,8 @@ def launch_command(job: JobConfiguration) -> List[str]:
 def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds; return the exit code.
 
-    The first host decides. Each other host sends the first host a byte while it has a shell, and ends when the first
-    host ends.
+    The first host decides. While another host has a shell, it sends bytes to the first host. The other hosts end when
+    the first host ends.
     """
     log(f"waiting for shells; the job ends after {job.idle_end:g} s without a shell")
     address = job.master[0], job.master[1] - 1  # the master port itself is left to users' programs
@@ -467,7 +467,7 @@ def has_shell() -> bool:
 
 
 def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
-    """Run mpirun on the first host once the other hosts run sshd. These hosts wait, and return mpirun's exit code."""
+    """Run mpirun on the first host once the other hosts run sshd. The other hosts wait, and return mpirun's code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
     others: List[socket.socket] = []

@@ -17,7 +17,7 @@ class _RemainingBudget(Protocol):
 
     @property
     def budget(self) -> Any:
-        """The budget."""
+        """The budget itself: project, hours, period, kind, begin and end."""
 
     @property
     def used(self) -> float:
