@@ -69,7 +69,7 @@ class JobConditions:
     groups: tuple[str, ...]
 
     def selection(self, queue: QueueClient) -> Selection:
-        """Return the selection. Only for --mine, request the identity of the credentials from AWS (STS)."""
+        """Return the selection. If --mine is given, request the identity of the credentials from AWS (STS)."""
         mine = queue.caller_arn() if self.mine else None
         return Selection(self.names, self.projects, self.groups, self.owners, mine)
 

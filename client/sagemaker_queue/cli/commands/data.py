@@ -168,7 +168,7 @@ def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy a file or folder within S3. The source is read with the credentials and region of another profile."""
+    """Copy a file or folder from another profile's S3 to the own profile's S3; S3 copies the data itself if it may."""
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 

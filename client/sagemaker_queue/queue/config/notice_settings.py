@@ -23,7 +23,7 @@ DEFAULT_AFTER = "10m"
 
 @dataclass(frozen=True)
 class NoticeFilter:
-    """The notices that a user wants."""
+    """The kinds of notices that a user wants, and the wait from which on a start is reported."""
 
     kinds: frozenset[str] = frozenset(NOTICE_KINDS)
     waited: float = 0.0  # seconds; a start after a shorter wait gives no notice

@@ -28,7 +28,7 @@ JITTER = 0.25
 class PollingPace:
     """The pauses between a client's requests about the same job or screen.
 
-    ``least`` is the usual pause after a change in seconds, which users can set. ``first`` is a shorter pause right
+    ``least`` is the usual pause in seconds after a change; users can set it. ``first`` is a shorter pause right
     after a change (None: ``least``), from which pauses grow to ``least``. ``draw`` returns a random number from 0 to 1.
     """
 

@@ -62,7 +62,10 @@ _ANY_URL = "https://any.example"  # a valid address, with which profiles without
 
 @dataclass(frozen=True)
 class QueueConfig:
-    """The address of one queue. Raises ConfigError unless ``url`` is https, or http on this machine."""
+    """The address of one queue, and the AWS settings of its users.
+
+    Raises ConfigError for an invalid address or account. The address must be https, or http on this machine.
+    """
 
     url: str
     """The address of the queue, up to and including the stage."""

@@ -467,7 +467,7 @@ def has_shell() -> bool:
 
 
 def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
-    """Run mpirun on the first host once the other hosts run sshd. The other hosts wait, and return mpirun's code."""
+    """Run mpirun on the first host once the others run sshd. The other hosts wait, and return mpirun's exit code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
     others: List[socket.socket] = []
