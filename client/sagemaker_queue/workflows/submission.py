@@ -30,22 +30,19 @@ def upload_code(
     """Check a request and upload its code; return False if S3 had the same code already.
 
     A project can have a bucket in each region. If the code's bucket is one of these buckets, all of them get the code,
-    so that the job can run in each region. The answer to the dry run before an upload names the buckets.
+    so that the job can run in each region. The answer to a dry run names the buckets. The dry run is repeated for code
+    that S3 has already, because the project may have got a bucket since.
 
     ``before`` is called before an upload, and not if S3 has the code already. Raises InvalidRequest and other errors of
     the checks.
     """
-
-    def ask_first() -> list[str]:
-        planned = check_acceptance(queue, request)
-        buckets = list(planned.bucket_by_region.values()) if planned else []
-        before()
-        return [bucket for bucket in buckets if bucket != code.address.bucket] if code.address.bucket in buckets else []
-
     if preflight:
         check_script(request, code)
         check_storage(queue, request, upload_folder=code.address)
-    return code.upload(storage, ask_first)
+    planned = check_acceptance(queue, request)
+    buckets = set(planned.bucket_by_region.values()) if planned else set()
+    further = sorted(buckets - {code.address.bucket}) if code.address.bucket in buckets else []
+    return code.upload(storage, further_buckets=further, before=before)
 
 
 def submit_request(

@@ -194,11 +194,13 @@ def test_a_repeated_call_with_relative_times_finds_its_job(server: ScriptedServe
     server.answers(202, job("job1", "pending", 1))
     QueueClient().submit("python train.py", name="job1", **LATER)
     stored = with_earlier_times(sent(server)[0])
+    server.answers(200, {})
     server.answers(409, NAME_TAKEN)
     server.answers(200, {**DETAIL, "request": stored})
     server.answers(200, job("job1", "running", 1, known=True))
     assert QueueClient().submit("python train.py", name="job1", **LATER).known
     assert sent(server)[-1] == stored
+    server.answers(200, {})
     server.answers(409, NAME_TAKEN)
     server.answers(200, {**DETAIL, "request": stored})
     server.answers(409, NAME_TAKEN)
@@ -216,6 +218,7 @@ def test_without_the_times_of_the_job_its_name_is_taken(server: ScriptedServer, 
     server.answers(*answer)
     with pytest.raises(NameTaken):
         QueueClient().submit("python train.py", name="job1", **LATER)
+    server.answers(200, {})
     server.answers(409, NAME_TAKEN)
     with pytest.raises(NameTaken):
         QueueClient().submit("python train.py", name="job1", not_before="2099-01-01", **HERE)
@@ -229,6 +232,7 @@ def test_a_repeated_sweep_with_relative_times_has_the_same_jobs(
     server.answers(202, job("train-x-1", "pending", 1))
     sweep = QueueClient().sweep("train {x}", {"x": [1]}, **LATER)
     stored = with_earlier_times(sent(server)[0])
+    server.answers(200, {})
     server.answers(409, NAME_TAKEN)
     server.answers(200, {**DETAIL, "request": stored})
     server.answers(200, job("train-x-1", "running", 1, known=True))

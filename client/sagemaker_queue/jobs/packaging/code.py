@@ -27,21 +27,22 @@ class Code:
         """SHA-256 of run.py, the program that runs the code."""
         return hashlib.sha256(_RUN.read_bytes()).hexdigest()
 
-    def upload(self, storage: S3Storage, before: Callable[[], Iterable[str]] = lambda: ()) -> bool:
-        """Upload the code to S3; return False if S3 already has exactly this content.
+    def upload(
+        self, storage: S3Storage, *, further_buckets: Iterable[str] = (), before: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Upload the code to S3; return False if S3 already has exactly this content in each bucket.
 
-        ``before`` is called before an upload, and returns further buckets, which get the code under the same key. The
-        bucket of the address gets the code last, so an interrupted upload to a further bucket is repeated next time.
+        ``further_buckets`` get the code under the same key. ``before`` is called before an upload.
         """
-        if self._is_in(self.address, storage):
-            return False
-        further = [replace(self.address, bucket=bucket) for bucket in before()]
-        for address in (*further, self.address):
+        addresses = [*(replace(self.address, bucket=bucket) for bucket in further_buckets), self.address]
+        missing = [address for address in addresses if not self._is_in(address, storage)]
+        if missing:
+            before()
+        for address in missing:
             storage.ensure_bucket(address.bucket)
-            if address == self.address or not self._is_in(address, storage):
-                for part, file in self._parts(address).items():
-                    storage.put_in_one_piece(file, part)
-        return True
+            for part, file in self._parts(address).items():
+                storage.put_in_one_piece(file, part)
+        return bool(missing)
 
     def _parts(self, address: S3Address) -> dict[S3Address, Path]:
         return {address / "run.py": _RUN, address / "source.tar.gz": self.file}

@@ -72,6 +72,21 @@ def test_the_code_is_uploaded_to_the_project_s_bucket_in_each_region(
     assert {one.path for one in server.received} == {"/prod/plan", "/prod/add-job"}  # no further request
 
 
+def test_a_region_that_the_project_got_later_gets_the_same_code(s3: Any, server: ScriptedServer) -> None:
+    create: Any = boto3.client
+    ohio = create("s3", region_name="us-east-2")
+    ohio.create_bucket(Bucket="ohio", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    command = ["submit", *JOB, "--", "train"]
+    for answer in (
+        {"bucketByRegion": {"us-east-1": "own"}},
+        {"bucketByRegion": {"us-east-1": "own", "us-east-2": "ohio"}},
+    ):
+        server.answers(200, answer)
+        server.answers(202, {"job": "job1", "state": "pending"})
+        assert main(command) == 0
+    assert len(keys_in(s3, "own")) == 2 and keys_in(s3, "own") == keys_in(ohio, "ohio")
+
+
 @pytest.mark.parametrize("buckets", [{}, {"us-east-1": "another", "us-east-2": "sets"}])
 def test_other_code_is_uploaded_to_its_own_bucket_only(
     s3: Any, server: ScriptedServer, buckets: dict[str, str]
@@ -253,6 +268,7 @@ def test_another_sweep_of_the_name_is_told_to_take_another_one(
     message = capsys.readouterr().err
     assert "another --name" in message and "submits the missing jobs" not in message
     assert message.count("another name") == 2
+    server.answers(200, {})
     server.answers(409, TAKEN)
     server.answers(413, refused("TooLarge", "It is too large."))
     assert main(command) == 1
@@ -339,7 +355,6 @@ def test_a_plan_that_cannot_be_had_keeps_nobody_from_submitting(s3: Any, server:
 
 def test_the_line_has_what_to_type_next(s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     reason = {"code": "X", "message": "Needs 1 instance."}
-    server.answers(200, {})
     for answer, line in (
         (job("a", "starting", 1), "a is starting (smq logs -f a)"),
         (
@@ -348,6 +363,7 @@ def test_the_line_has_what_to_type_next(s3: Any, server: ScriptedServer, capsys:
         ),
         (job("a", "running", 1, known=True), "a was submitted before: it is running (smq logs -f a)"),
     ):
+        server.answers(200, {})
         server.answers(202, answer)
         assert main(["submit", *JOB, "--", "train"]) == 0
         assert capsys.readouterr().out == f"{line}\n"
