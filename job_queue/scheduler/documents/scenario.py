@@ -53,7 +53,7 @@ def read_scenario(path: Path) -> Snapshot:
 
 
 def scenario_from_document(content: object) -> Snapshot:
-    """Return the snapshot that a scenario describes. Without `now`, the time is the latest time of a job.
+    """Return the snapshot that a scenario describes. Without `now`, the time is the latest entry, start or checkpoint.
 
     :raises DocumentError: the document is not a scenario; the message names the path of the fault.
     """

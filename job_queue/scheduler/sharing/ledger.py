@@ -13,7 +13,7 @@ from job_queue.scheduler.documents.policy_schema import Budget, Policy, Project
 from job_queue.scheduler.model import PastUse, Slots
 from job_queue.scheduler.sharing.spending import period_start
 
-MOST_OWNERS = 10_000  # owners kept in each project; owners with the least use are dropped first
+MOST_OWNERS = 10_000  # when a project has twice as many owners, only this number of owners with the most use is kept
 LN2 = log(2)
 
 
