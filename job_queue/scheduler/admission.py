@@ -54,8 +54,8 @@ class Admission:
     def admit(self, candidate: Candidate) -> bool:
         """Try to serve one job. Return whether the job starts, or waits with a reservation or a backfill window.
 
-        After False, the caller skips jobs with the same equivalence key (demand and properties) and no higher priority,
-        because such jobs would not be served either.
+        After False, the caller skips jobs with the same equivalence key (demand and properties) and the same or a lower
+        priority. Such jobs would not be served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))

@@ -62,8 +62,7 @@ class Candidate:
     def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
         """Return the alternatives on which the job starts while these slots are reserved for it.
 
-        Sizes smaller than the reserved size are left out, because other jobs were evicted so that this job starts on
-        the reserved size.
+        Sizes smaller than the reserved size are left out: other jobs were evicted to let this job start on that size.
         """
         promised = next((need for need in self.alternatives if covers(reserved, need)), None)
         if promised is None or len(self.alternatives) < 2:
@@ -105,8 +104,8 @@ def smallest_alternatives(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
 def same_size_alternatives(job: ActiveJob) -> tuple[Slots, ...]:
     """Return the alternatives to which an active job may migrate.
 
-    If the job accepts several sizes in its present pools, only alternatives of its present size are returned, because a
-    job changes its size only when it starts.
+    A job changes its size only when it starts. So if the job accepts several sizes in its present pools, only
+    alternatives of its present size are returned.
     """
     if len(job.demand) < 2 or not any(is_larger(job.slots, it) or is_larger(it, job.slots) for it in job.demand):
         return job.demand
@@ -309,7 +308,7 @@ def group_limits(jobs: Iterable[Grouped]) -> dict[Group, int]:
 
 
 class Groups:
-    """Counts the jobs of each limited group (`max_parallel`): active jobs, starting jobs, and jobs with a reservation.
+    """Counters of the jobs in each limited group (`max_parallel`): active, starting, or with a reservation.
 
     The limits are those of the active jobs and of the candidates.
     """

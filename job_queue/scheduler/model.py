@@ -45,9 +45,7 @@ class JobState(StrEnum):
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
-    PREEMPTED = (
-        "preempted"  # waits again: the attempt was preempted, requeued, drained, or cut off by its training plan
-    )
+    PREEMPTED = "preempted"  # waits again: evicted, requeued, stopped by a drain, or cut off by its training plan
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
     STOPPED = "stopped"  # finished: cancelled, stopped by hand or at a time limit, or deleted in SageMaker

@@ -7,8 +7,8 @@ Reservations are filled in the order in which their jobs are served: first from 
 then from free slots. The remaining free slots are available to all jobs. So a later job may start on free slots while
 an earlier job waits for its victims to stop.
 
-A job that is served before the holder of a reservation may start on the holder's free slots, but only if stops in
-progress will free as many slots for the holder.
+A job may start on free slots that are reserved for a job that is served later, but only if stops in progress will free
+as many slots for the later job.
 """
 
 from bisect import bisect_left, insort
@@ -329,7 +329,7 @@ class PlanState:
         """Return the starts of this plan that this job may withdraw by its priority, lowest priority first.
 
         Through aging, a job of lower priority may come before this job in waiting order. The start of such a job is
-        withdrawn only if no runtime is guaranteed to it, because a later plan would then preempt it anyway.
+        withdrawn only if the job has no guaranteed runtime: a later plan would then preempt the job anyway.
         """
         if not self.may_take_from_lower(candidate):
             return []

@@ -14,7 +14,7 @@ Figure = Literal["limit", "quota"]
 
 
 class OutOfTimeError(Exception):
-    """Ends a search for advice: `may_go_on` returned False, so there is no time for another plan."""
+    """A search for advice ends: `may_go_on` returned False, so there is no time for another plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class WhatIf:
     def _held(self, holder: Project | Department, pool: str, figure: Figure) -> int:
         """Return the slots in use, without those of stopping jobs, that count against a limit or quota of the holder.
 
-        Against the quota for a job that is not preemptible, only carriers and jobs that are not preemptible count.
+        If the job is not preemptible, only carriers and jobs that are not preemptible count against the quota.
         """
         projects = self._snapshot.policy.projects
         names = {project.name for project in projects if holder.name in (project.name, project.department)}

@@ -115,8 +115,8 @@ class _SharedPlan:
     def _closed_to(self, candidate: Candidate) -> frozenset[str]:
         """Return the carriers that a member may not join, because it would delay other jobs that are to start there.
 
-        The other jobs are of two kinds: patient jobs that come before the member in its project, and jobs for which a
-        carrier will be evicted once the guaranteed runtimes of its members are over.
+        The other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
+        be evicted after the guaranteed runtimes of its members.
         """
         pools = {
             pool

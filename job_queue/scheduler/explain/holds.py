@@ -54,7 +54,7 @@ def explain(
     The plan state is not changed.
 
     :param candidates: the jobs that start as soon as there is room.
-    :param refused: the jobs that could not start even if all slots were free, with their reasons.
+    :param refused: the jobs that cannot start however many slots are free, with their reasons.
     :param state: the finished plan.
     :param order: the order of the jobs of a project.
     :param spending: the spent parts of budgets.
@@ -205,7 +205,7 @@ class _Reasons:
         return self._reason_in_project(candidate.job, first)
 
     def _reason_in_project(self, job: WaitingJob, first: WaitingJob | None) -> WaitReason:
-        """Return the reason of a job that is blocked by jobs ahead in its project, if any, or by the lack of slots."""
+        """Return the reason of a job that lacks slots: it waits behind another job of its project, or for capacity."""
         if first is None:
             return WaitReason.WAITING_FOR_CAPACITY
         is_higher = has_higher_rank(first, job, self._snapshot.policy)
