@@ -1,10 +1,10 @@
 """Predict a job's runtime from finished jobs: the most similar jobs and, if these are few, less similar ones.
 
 Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. The distribution of a
-level mixes the runtimes of the level with the distribution of the next level, which weighs as much as `PRIOR` jobs. So
-a level with one job has a quarter of the weight, and a level with twenty jobs has 87 %. Only the latest jobs of a level
-count, because the workload changes within days. If a job has already run for some time, only jobs that ran longer
-count. MaxRuntimeInSeconds is an upper bound.
+level mixes the runtimes of the level with the distribution of the next level. The next level weighs as much as `PRIOR`
+jobs. So a level with one job has a quarter of the weight, and a level with twenty jobs has 87 %. Only the latest jobs
+of a level count, because the workload changes within days. If a job has already run for some time, only jobs that ran
+longer count. MaxRuntimeInSeconds is an upper bound.
 
 The caller decides which jobs are learned. A simulation adds each finished job, and the queue adds its attempt records.
 """
@@ -129,9 +129,9 @@ class RuntimePredictor:
     ) -> tuple[float, ...] | None:
         """Return `count` equally likely runtimes, the shortest first, or None if too little is known.
 
-        If a job has run longer than nearly all others, the job will run n times as long with the probability 1/n.
-        Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime distributions for
-        dynamic load balancing, ACM TOCS 1997).
+        A job that has run longer than nearly all others is assumed to reach n times its present runtime with the
+        probability 1/n. Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime
+        distributions for dynamic load balancing, ACM TOCS 1997).
 
         :param ran: seconds that the job has already run.
         :param longest: the job's MaxRuntimeInSeconds.

@@ -54,8 +54,8 @@ class Admission:
     def admit(self, candidate: Candidate) -> bool:
         """Try to serve one job. Return whether the job starts, or waits with a reservation or a backfill window.
 
-        After False, the caller skips jobs with the same equivalence key (demand and properties) and no higher priority,
-        because such jobs would not be served either.
+        After False, the caller skips jobs with the same equivalence key (demand and properties) and the same or a lower
+        priority. Such jobs would not be served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
@@ -205,7 +205,7 @@ class Admission:
     # --- strategies: free slots -------------------------------------------------------------------------
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
-        """Start the job if its slots are free, or are in backfill windows that the job may pass."""
+        """Start the job if its slots are free, or are kept in backfill windows whose slots the job may use."""
         state = self._state
         free = state.is_free(candidate, need)
         if not free and not (state.windows and state.is_free(candidate, need, include_windows=True)):
@@ -215,10 +215,10 @@ class Admission:
         return self._start(candidate, need)
 
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Move to the front an alternative that is free and takes no slots claimed by jobs with only one pool.
+        """Return the alternatives, if possible beginning with a free one that takes no slots of `OnlyPoolClaims`.
 
-        An alternative of another size is not moved to the front. The second phase keeps the order, because all jobs
-        with claims were tried in the first phase.
+        The first free alternative gives way only to an alternative of the same size. The second phase keeps the order,
+        because all jobs with claims were tried in the first phase.
         """
         if len(needs) < 2 or not self._is_first_phase:
             return needs
@@ -378,7 +378,7 @@ class Admission:
     # --- reservation transfer ---------------------------------------------------------------------------
 
     def _transfer(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> bool:
-        """Transfer reservations of jobs of lower priority in the project, as few as give the job all its slots.
+        """Transfer reservations of jobs of lower priority in the project, no more than the job needs for all its slots.
 
         Return False if these reservations do not suffice, or if the job would exceed its entitlement or its limits.
         """

@@ -85,7 +85,10 @@ class BackfillWindows:
         return True
 
     def record_start(self, candidate: Candidate, need: Slots) -> None:
-        """Deduct the slots of a starting job from the spare slots of windows that begin before the job's end."""
+        """Deduct the slots of a starting job from the spare slots of windows.
+
+        A window is affected if its patient job can start before the starting job ends.
+        """
         ends = self._end_time(candidate)
         for window in self._state.windows.values():
             if ends > window.earliest_start:
@@ -133,8 +136,8 @@ class BackfillWindows:
 class OnlyPoolClaims:
     """Claims on slots, free or being freed, by waiting jobs that can start in no other pool.
 
-    If a job that also accepts another pool took these slots, the next cycle would move that job there (ADR 0087). The
-    claims are computed once in each pass over the candidates, in waiting order, while slots are left.
+    If a job that also accepts another pool took these slots, the next cycle would move it to its other pool (ADR 0087).
+    The claims are computed once in each pass over the candidates, in waiting order, while slots are left.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """

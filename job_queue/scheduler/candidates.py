@@ -62,8 +62,7 @@ class Candidate:
     def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
         """Return the alternatives on which the job starts while these slots are reserved for it.
 
-        Sizes smaller than the reserved size are left out, because other jobs were evicted so that this job starts on
-        the reserved size.
+        Sizes smaller than the reserved size are left out: other jobs were evicted to let this job start on that size.
         """
         promised = next((need for need in self.alternatives if covers(reserved, need)), None)
         if promised is None or len(self.alternatives) < 2:
@@ -103,9 +102,10 @@ def smallest_alternatives(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
 
 
 def same_size_alternatives(job: ActiveJob) -> tuple[Slots, ...]:
-    """Return the alternatives that an active job may migrate to: only those of its present size.
+    """Return the alternatives to which an active job may migrate.
 
-    A job changes its size only when it starts.
+    A job changes its size only when it starts. So if the job accepts several sizes in its present pools, only
+    alternatives of its present size are returned.
     """
     if len(job.demand) < 2 or not any(is_larger(job.slots, it) or is_larger(it, job.slots) for it in job.demand):
         return job.demand
@@ -308,7 +308,7 @@ def group_limits(jobs: Iterable[Grouped]) -> dict[Group, int]:
 
 
 class Groups:
-    """The number of jobs of each limited group (`max_parallel`) that are active, start, or have a reservation.
+    """Counters of the jobs in each limited group (`max_parallel`): active, starting, or with a reservation.
 
     The limits are those of the active jobs and of the candidates.
     """
@@ -361,9 +361,9 @@ def requests(
 
     Candidates and active jobs count, except stopping jobs that do not come back.
 
-    If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Without
-    this rule, the request would grow whenever a job starts and another job is read in its place. The entitlements of
-    other projects would then change.
+    If a waiting queue has more jobs than were read, its project requests all instances of the pools of that waiting
+    queue. Without this rule, the request would grow whenever a job starts and another job is read in its place. The
+    entitlements of other projects would then change.
     """
     asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
     for candidate, alternatives in groups.limited_requests(candidates):
@@ -383,10 +383,11 @@ def requests(
 
 
 class PoolBackoff:
-    """Backoffs of pools after refused launches. Until the next try, no job of the refused size or larger starts there.
+    """Backoffs of pools after refused launches.
 
-    Until then, no job is evicted to make room for such a job. Usually a whole pool backs off. If a pool allows any
-    instance type, only one type backs off (`<pool>/<type>`).
+    During a backoff, no job of the refused size or larger starts in the pool. After the backoff, such a job is tried on
+    free slots only: no job is evicted for it. If a pool allows any instance type, not the whole pool backs off, but
+    only the refused type (`<pool>/<type>`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -402,7 +403,7 @@ class PoolBackoff:
     def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
         """Yield the refusals that concern an alternative, including those whose backoff is over."""
         instance_type = None
-        if job is not None and job.kinds:  # WhatIf adds alternatives at the end, which have the last type
+        if job is not None and job.kinds:  # alternatives that WhatIf appends to the demand have the last type
             instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
             key = f"{pool}/{instance_type}" if instance_type else pool
@@ -459,7 +460,7 @@ def _possible_alternatives(
 def without_drained(
     alternatives: tuple[Slots, ...], job: WaitingJob | ActiveJob, snapshot: Snapshot
 ) -> tuple[Slots, ...]:
-    """Return the alternatives without those that have a pool whose drain forbids the job to start now."""
+    """Return the alternatives in whose pools no drain forbids the job to start now."""
     if not snapshot.drains:
         return alternatives
     closed = {pool for pool, drain in snapshot.drains.items() if not drain.allows_start(snapshot.now, job.max_runtime)}

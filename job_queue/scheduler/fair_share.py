@@ -91,10 +91,7 @@ def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, Sh
 
 
 class ShareTree:
-    """The departments and projects of a policy. An unknown project gets a node without quota.
-
-    A removed project that still has jobs may have the name of a department.
-    """
+    """The departments and projects of a policy, and a node without quota for each other project that has jobs."""
 
     def __init__(self, policy: Policy, overspent: Container[str] = ()) -> None:
         self._of_policy: list[ShareNode] = []
@@ -120,7 +117,7 @@ class ShareTree:
         return node
 
     def project(self, name: str) -> ShareNode:
-        """Return the node of a project."""
+        """Return the node of a project. Create a node without quota if the policy does not have the project."""
         if name not in self._projects:
             number = len(self._of_policy) + len(self._projects)
             self._projects[name] = self._add(ShareNode(name, number, None, {}, {}))
@@ -143,7 +140,7 @@ class ShareTree:
         return shares
 
     def _by_name(self, fair: Mapping[ShareNode, int]) -> dict[str, int]:
-        """Return shares by name. A department comes before a removed project of its name, whose share is 0."""
+        """Return the shares of the policy's departments and projects by name."""
         found: dict[str, int] = {}
         for node in self._of_policy:
             found.setdefault(node.name, fair[node])
@@ -223,10 +220,14 @@ def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
 def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
     """Return the sort key of a node by its usage with its next job. The smallest key comes first.
 
-    The first part of the key is 0 if the node stays within quota, 1 beyond quota, and 2 beyond quota with a spent soft
-    budget. If past use counts, (slots held lately + slots held now) / fair share follows. This ratio is the inverse of
-    Slurm's level fair share. The ratio of usage to entitlement follows. If the job needs several pools, the largest
-    ratio of each kind counts.
+    The parts of the key, in this order:
+
+    1. 0 if the node stays within quota, 1 beyond quota, 2 beyond quota with a spent soft budget.
+    2. If past use counts, (slots held lately + slots held now) / fair share: the inverse of Slurm's level fair share.
+    3. Usage / entitlement with the next job, the same ratio without that job, and the entitlement.
+    4. The position in the policy.
+
+    If the job needs several pools, the pool with the largest ratio counts.
 
     :param need: the first alternative of the node's next job.
     :param usage: slots that the node holds, by pool.
@@ -259,7 +260,9 @@ def reclaim_key(project: ShareNode, excess: int) -> int:
 
 
 class ServingOrder:
-    """The order in which projects are served: the most deprived top node, or that department's most deprived project.
+    """The order in which projects are served.
+
+    The most deprived top node is next. If this node is a department, its most deprived project is next.
 
     The order is determined again after every decision. The key of a node is computed again only if its usage or its
     next job has changed. Outdated entries stay in the heaps and are skipped.

@@ -45,9 +45,7 @@ class JobState(StrEnum):
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
-    PREEMPTED = (
-        "preempted"  # waits again: the attempt was stopped to make room, by a requeue or by a drain, or was cut off
-    )
+    PREEMPTED = "preempted"  # waits again: evicted, requeued, stopped by a drain, or cut off by its training plan
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
     STOPPED = "stopped"  # finished: cancelled, stopped by hand or at a time limit, or deleted in SageMaker
@@ -83,7 +81,7 @@ class WaitingJob:
     backoff_until: float | None = None
     max_runtime: float | None = None
     expected: float | None = None  # expected seconds from the job's next start to its end; None: not known
-    warm: bool = False  # matches a warm pool, so the job goes first among the jobs of its project and priority
+    warm: bool = False  # matches a warm pool, so the job precedes otherwise equal jobs that were submitted earlier
     kinds: tuple[str, ...] = ()  # the instance type of each alternative, if the job's pool allows any type
     refusal: str | None = None  # SageMaker's message about the last launch, if the job itself was refused
     on_free_slots_only: bool = False  # launches were refused so often that no other job is stopped for this job
@@ -99,7 +97,7 @@ class WaitingJob:
     preempted_in_all: int = 0  # since the submission; at least `preemptions`
     max_preemptions: int | None = None  # the job's own limit; a job that has reached it is planned as not preemptible
     not_before: float | None = None  # the job does not start earlier
-    unusable: str | None = None  # a sentence about a pool that the job cannot use, for its message
+    unusable: str | None = None  # a sentence about a pool that the job cannot use, added to the message of its hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ class ActiveJob:
     expected: float | None = None  # expected seconds from `started` to the end; None: not known
     idle_since: float | None = None  # time since which the GPUs have been idle; None: they are busy, or not known
     stop_denied: bool = False  # cannot be evicted: SageMaker has just denied a stop, or no stop can be recorded
-    comes_back: bool = False  # is stopping and will wait again, not on hold, so the job still counts for fair shares
+    comes_back: bool = False  # is stopping and then waits for slots again, so the job still counts for fair shares
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
@@ -165,9 +163,10 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class PausedPool:
-    """The backoff of a pool after a refused launch: no launch before `until`, then one job at a time.
+    """The backoff of a pool after a refused launch.
 
-    If the pool allows any instance type, only the refused type backs off.
+    Before `until`, no job that needs `instances` or more is launched. Later, one such job at a time is tried. If the
+    pool allows any instance type, only the refused type backs off.
     """
 
     until: float
@@ -232,7 +231,7 @@ Drains = Mapping[str, Drain]
 
 
 def stopping_drain(drains: Drains, pools: Iterable[str], now: float, *, preemptible: bool) -> tuple[str, Drain] | None:
-    """Return the first of a running job's pools whose drain stops the job, with the drain; None if no drain does."""
+    """Return the first of these pools whose drain stops a running job, and this drain; None if there is none."""
     for pool in pools if drains else ():
         if pool in drains and drains[pool].stops_job(now, preemptible=preemptible):
             return pool, drains[pool]
@@ -259,7 +258,7 @@ class Snapshot:
     active: tuple[ActiveJob, ...] = ()
     waiting: tuple[WaitingJob, ...] = ()
     external: Slots = field(default_factory=dict)  # slots used by external jobs
-    reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
+    reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting or moving job -> slots reserved for it
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool, or `<pool>/<type>` in a pool of any type
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # by pool; a missing pool is always open
     drains: Drains = field(default_factory=dict)  # by pool; a missing pool is not drained
@@ -279,7 +278,7 @@ class Snapshot:
         return any(pause.unreachable and pause.until > self.now for pause in pauses)
 
     def size(self, pool: Pool) -> int:
-        """Return the number of instances that a pool has while its training plan is open."""
+        """Return the capacity of a pool; with a training plan, at most the plan's number of instances."""
         calendar = self.calendars.get(pool.name)
         return pool.capacity if calendar is None else min(pool.capacity, calendar.instances)
 
@@ -288,7 +287,7 @@ class Snapshot:
 
 
 class WaitReason(StrEnum):
-    """The reason why a job waits. If several reasons apply, the first in this order is given."""
+    """The reason why a job waits. If several reasons apply, one is given, usually the first in this order."""
 
     HELD_BY_USER = "HELD_BY_USER"
     NOT_BEFORE = "NOT_BEFORE"  # the job's `not_before` is in the future
@@ -388,8 +387,9 @@ class Hold:
     job: str
     reason: WaitReason
     message: str
-    ahead: tuple[str, ...] = ()  # the first 20 waiting jobs that come before this job and need its pools
-    blockers: tuple[str, ...] = ()  # active jobs that hold slots which this job needs
+    ahead: tuple[str, ...] = ()  # the first 20 waiting jobs that come before this job and need one of its pools
+    # jobs that hold or get slots of this job's pools; for a limit of group or owner, the jobs that count for the limit
+    blockers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +409,7 @@ class Plan:
 
     @property
     def begins(self) -> dict[str, Slots]:
-        """The slots of each job that starts. The first member of a new carrier has its slots, other members none."""
+        """The slots of each job that starts. The first member of a new carrier has the carrier's slot, others none."""
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
         assigned = {it.job: NOTHING for it in self.allocations}

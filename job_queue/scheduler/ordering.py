@@ -46,7 +46,10 @@ def waiting_order(
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:
-    """Return the priority with which a job preempts in its project. Interactive jobs that come first rank above all."""
+    """Return the priority with which a job preempts in its project.
+
+    If the policy puts interactive jobs first, they rank above all priorities.
+    """
     return job.priority + INTERACTIVE_OFFSET if job.interactive and policy.interactive.first else job.priority
 
 

@@ -4,11 +4,11 @@ Only the methods of PlanState change the plan. The slots of a pool are interchan
 slots and not particular slots. All reservations together never exceed the slots that are free or being freed.
 
 Reservations are filled in the order in which their jobs are served: first from slots that this plan's victims free,
-then from free slots. The remaining free slots are available to all jobs. So a job waits only for stops that were
-requested for this job, and jobs that are served later do not change that.
+then from free slots. The remaining free slots are available to all jobs. So a later job may start on free slots while
+an earlier job waits for its victims to stop.
 
-A job that is served before the holder of a reservation may start on the holder's free slots, but only if stops in
-progress will free as many slots for the holder.
+A job may start on free slots that are reserved for a job that is served later, but only if stops in progress will free
+as many slots for the later job.
 """
 
 from bisect import bisect_left, insort
@@ -219,7 +219,7 @@ class PlanState:
         self.settle(candidate.name)
 
     def _replace_reservation(self, candidate: Candidate, slots: Slots) -> None:
-        """Drop the reservation and the window of a job that gets these slots."""
+        """Drop the reservation and the window of a job that gets these slots. Note whether other slots came free."""
         self.slots_came_free = not covers(slots, self.drop_reservation(candidate)) or self.slots_came_free
         self.close_window(candidate.name)
 
@@ -328,8 +328,8 @@ class PlanState:
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
         """Return the starts of this plan that this job may withdraw by its priority, lowest priority first.
 
-        By aging, a job of lower priority may come before this job in waiting order. The start of such a job is
-        withdrawn only if the job has no guaranteed runtime. A later plan would then preempt the job anyway.
+        Through aging, a job of lower priority may come before this job in waiting order. The start of such a job is
+        withdrawn only if the job has no guaranteed runtime: a later plan would then preempt the job anyway.
         """
         if not self.may_take_from_lower(candidate):
             return []

@@ -132,8 +132,8 @@ class _AdmissionLoop:
 class _WaitingJobs:
     """The waiting jobs of a project in the order in which one phase tries them.
 
-    Jobs with the same equivalence key differ only in priority and times. If a job cannot be served, other jobs of its
-    key with the same or a lower priority cannot be served either, and are skipped.
+    Jobs with the same equivalence key differ only in priority and times. If a job cannot be served, jobs of its key
+    with the same or a lower priority cannot be served either. They are skipped.
     """
 
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:

@@ -225,8 +225,8 @@ class _Reclaim:
     def _take_from_all(self, pool: str) -> None:
         """Take victims from all other projects.
 
-        To save time, the heap contains only the projects that have lost a victim, and the first of the other projects
-        by reclaim key.
+        To save time, the heap contains only the projects that have lost a victim, and one other project: the first by
+        reclaim key.
         """
         heap: list[HeapEntry] = []
         fetched: list[HeapEntry] = []

@@ -147,7 +147,10 @@ class PreemptionLimits:
         return is_limit_reached(self._projects.get(job.project, self._default), preempted_in_all(job))
 
     def active(self, job: ActiveJob) -> ActiveJob:
-        """Return an active job for planning: kept at any limit, and not preemptible at only the job's own limit."""
+        """Return an active job for planning: not evicted again if it has reached a limit.
+
+        A job that has reached only its own limit is also planned as not preemptible.
+        """
         if self.is_reached_by_policy(job):
             return replace(job, is_kept=True)
         return replace(job, is_kept=True, preemptible=False) if has_reached_own_limit(job) else job
@@ -272,7 +275,7 @@ class Victims:
         return None
 
     def push(self, pool: str, entries: list[HeapEntry]) -> None:
-        """Return entries to the heap that `pop` removed."""
+        """Put entries that `pop` removed back into the heap of the pool."""
         for entry in entries:
             heappush(self._heaps[pool], entry)
 

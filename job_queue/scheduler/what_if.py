@@ -14,7 +14,7 @@ Figure = Literal["limit", "quota"]
 
 
 class OutOfTimeError(Exception):
-    """The end of a search for advice, because `may_go_on` returned False, so no further plan may be made."""
+    """A search for advice ends: `may_go_on` returned False, so there is no time for another plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class WhatIf:
         return policy, raises
 
     def _held(self, holder: Project | Department, pool: str, figure: Figure) -> int:
-        """Return the slots in use that leave less of a limit or quota for the job.
+        """Return the slots in use, without those of stopping jobs, that count against a limit or quota of the holder.
 
-        If the job is not preemptible, only jobs that are not preemptible leave it less of a quota.
+        If the job is not preemptible, only carriers and jobs that are not preemptible count against the quota.
         """
         projects = self._snapshot.policy.projects
         names = {project.name for project in projects if holder.name in (project.name, project.department)}

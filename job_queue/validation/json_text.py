@@ -1,7 +1,7 @@
 """The JSON in the body of an API request, read strictly.
 
-Content that can be read in two ways, or that cannot be passed on, is refused. The error names the field. Examples are a
-name that an object contains twice, a number that is not finite or too long, half a character, and too many levels.
+Content that can be read in two ways or cannot be passed on is refused: a name that an object contains twice, a number
+that is not finite or is too long, half a character, or too many levels. The error names the field where possible.
 """
 
 import json
@@ -22,7 +22,7 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
     """Return the object that the body contains.
 
     :param wanted: the expected object, as the end of a sentence: `a CreateTrainingJob request`.
-    :raises InvalidRequest: the body is no object, or can be read in several ways. The error names the field.
+    :raises InvalidRequest: the body is not a JSON object, can be read in two ways, or cannot be passed on.
     """
     try:
         content = json.loads(body, object_pairs_hook=_object, parse_int=_whole)
@@ -77,7 +77,7 @@ def _field(path: _Path) -> str:
 def _issues(content: Any) -> Iterator[ValidationIssue]:
     """Yield the issues of parsed JSON, in no special order.
 
-    The text of a field is made only for an issue: a long path for each of many values would need much memory.
+    The name of a field is built only for an issue, because the names of all values would need much memory.
     """
     found: list[tuple[Any, _Path, int]] = [(content, None, 1)]
     while found:

@@ -1,6 +1,6 @@
 """Checks that degrees of model parallelism divide the number of a job's processes.
 
-Without these checks, such an error appears only on the instances, which are paid by then.
+Without these checks, a wrong degree is found only after the instances have started and cost money.
 
 The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
 library's parameters; other hyperparameters define the number of processes on each instance. Sources: guide, SageMaker

@@ -15,7 +15,7 @@ _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
 # Families without a local disk, by EC2's guide of instance types; SageMaker's service model names c5 and p2. Families
-# in neither pattern are not checked here: all or some of their types have a disk.
+# in neither pattern are not checked: all or some of their types have a disk, but the model does not name them.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 
@@ -54,7 +54,10 @@ def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
 
 
 def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
-    """Require counts on all preferences or none, each type once, and no spot (model: InstancePreferences)."""
+    """Require each type once, and counts on all preferences or on none. Refuse fields that exclude preferences.
+
+    Source: model (InstancePreferences).
+    """
     preferences, where = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
     yield from repeats(preferences, where, "InstanceType")
     counted = [index for index, preference in enumerate(preferences) if "InstanceCount" in preference]
@@ -98,7 +101,7 @@ def _read_only(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _storage(request: Json) -> Iterator[ValidationIssue]:
-    """Require a volume size for instances without a disk, and no KMS key for instances with a disk (model)."""
+    """Require a volume size for instances without a disk, and refuse a KMS key for instances with a disk (model)."""
     config = mapping(request, "ResourceConfig")
     configs = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
     types = [text(part, "InstanceType") for part in configs]

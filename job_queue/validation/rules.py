@@ -92,7 +92,7 @@ def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Va
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
-    """Require at most 50 tags, including the queue's own, with unique case-sensitive keys without AWS's prefix.
+    """Limit the tags to 50, including the queue's own. Require unique, case-sensitive keys without the prefix `aws:`.
 
     Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """
@@ -106,7 +106,7 @@ def _tags(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _debugger(request: Json) -> Iterator[ValidationIssue]:
-    """Require unique names of rules, and a listed interval (model: RuleConfigurationName, ProfilingInterval...)."""
+    """Require unique rule names and a possible interval (model: RuleConfigurationName, ProfilingInterval...)."""
     for rules in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
         yield from repeats(mappings(request, rules), rules, "RuleConfigurationName")
     interval = integer(mapping(request, "ProfilerConfig"), "ProfilingIntervalInMilliseconds")

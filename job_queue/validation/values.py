@@ -37,7 +37,7 @@ def text(parent: Json, name: str) -> str:
 def hyperparameter(request: Json, name: str) -> Any:
     """Return the value of a hyperparameter; None if it is absent.
 
-    The SDK sends each value as JSON, other callers send plain text, which is returned unchanged.
+    The SDK sends each value as JSON. Text of other callers that is not JSON is returned unchanged.
     """
     sent = mapping(request, "HyperParameters").get(name)
     try:

@@ -57,13 +57,13 @@ class FreeGpus:
         return other
 
     def add(self, allocation: GpuAllocation) -> None:
-        """Add a member's allocation."""
+        """Take the GPUs of a member's allocation."""
         self.free -= allocation.size
         for gpu in allocation.gpus:
             self._free[gpu] -= allocation.tenths
 
     def remove(self, allocation: GpuAllocation) -> None:
-        """Remove a member's allocation."""
+        """Free the GPUs of a member's allocation."""
         self.free += allocation.size
         for gpu in allocation.gpus:
             self._free[gpu] += allocation.tenths

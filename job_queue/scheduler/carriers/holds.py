@@ -13,7 +13,7 @@ from job_queue.scheduler.model import Hold, JobState, Plan, Rule, Snapshot, Wait
 class MemberHolds:
     """Holds of members, in addition to the holds from the planner of instances.
 
-    :param packing: the allocations; read only after the plan is finished.
+    :param packing: the allocations, which must be final when `of` is called.
     """
 
     def __init__(self, snapshot: Snapshot, packing: Packing) -> None:

@@ -41,7 +41,7 @@ class _EvictionOptions:
 
     # keys of the victims, most valuable first; the carrier; the carrier's number of changes so far; the victims
     heap: list[tuple[list[VictimKey], str, int, Sequence[ActiveJob]]] = field(default_factory=list)
-    changes_seen: int = 0  # changes of carriers that are already counted in
+    changes_seen: int = 0  # number of recorded changes of carriers that the heap already reflects
 
 
 class Packing:
@@ -81,7 +81,7 @@ class Packing:
         self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
         self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(
             _EvictionOptions
-        )  # also by tenths of GPUs and priority
+        )  # by (kind, project and pools of members), tenths of GPUs, and priority
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -160,7 +160,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep_carrier_for(self, member: WaitingJob) -> None:
-        """Keep the GPUs that become free on one carrier for a member that has waited longer than `patience`."""
+        """Keep the GPUs that become free on one carrier for a member, if it has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -181,10 +181,10 @@ class Packing:
     # --- new carriers -----------------------------------------------------------------------------------
 
     def pack_into_new_carriers(self, members: Iterable[WaitingJob]) -> None:
-        """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
+        """Pack members, in waiting order, into new carriers by first fit, separately by kind, project and demand."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
-        full: dict[object, int] = {}  # (kind, project, demand and size) -> number of first bins without a place
+        full: dict[object, int] = {}  # (class, size) -> number of bins, from the first, without a place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
             size, member_class = member.gpus or 0, (member.kind, member.project, demand)
@@ -210,8 +210,8 @@ class Packing:
     def make_room(self, member: WaitingJob) -> bool:
         """Evict members of lower priority from one carrier, and promise their GPUs. Return whether this was possible.
 
-        Only members that are needed as victims are evicted. If several carriers are possible, the carrier with the
-        least valuable victims is chosen.
+        No more members are evicted than needed. If several carriers are possible, the carrier with the least valuable
+        victims is chosen.
         """
         size, member_class = member.gpus or 0, _member_class(member)
         if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):

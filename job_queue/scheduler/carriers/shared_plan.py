@@ -113,10 +113,10 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> frozenset[str]:
-        """Return the carriers that a member may not join, because the member would delay the start of other jobs there.
+        """Return the carriers that a member may not join, because it would delay other jobs that are to start there.
 
-        The other jobs are of two kinds: patient jobs that come before the member in its project, and jobs for which a
-        carrier will be evicted once the guaranteed runtimes of its members are over.
+        The other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
+        be evicted after the guaranteed runtimes of its members.
         """
         pools = {
             pool
@@ -184,7 +184,7 @@ class _SharedPlan:
         return decided
 
     def _members_without_slots(self) -> Iterator[ActiveJob]:
-        """Yield members that are active or get GPUs as jobs without slots, so that they count in their groups."""
+        """Yield a job without slots for each active or starting member of a group, so that it counts in the group."""
         for member in self._snapshot.active:
             if member.allocation is not None and member.group is not None:
                 yield replace(member, slots=NOTHING, demand=(), preemptible=False, allocation=None)
@@ -241,12 +241,12 @@ class _SharedPlan:
         return False
 
     def _group_of(self, carrier: str) -> tuple[str, str, str]:
-        """Return the pool, project and owner of a carrier. Freed instances of the same group are interchangeable."""
+        """Return the group of a carrier: pool, project and owner. Freed instances of a group are interchangeable."""
         job = carrier_as_job(self._packing, self._packing.carriers[carrier], self._snapshot.now)
         return next(iter(job.slots)), job.project, job.owner
 
     def _most_valuable_carriers(self) -> dict[tuple[str, str, str], str]:
-        """Return the running carrier of each group that would be evicted last."""
+        """Return, for each group (see `_group_of`), the running carrier that would be evicted last."""
         now, idle_after = self._snapshot.now, self._snapshot.policy.settings.idle_after
         last: dict[tuple[str, str, str], tuple[VictimKey, str]] = {}
         for job in carriers_as_jobs(self._packing, now):
@@ -312,7 +312,10 @@ def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
 
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the running carriers that all members leave, and whose instances are reserved for jobs that cannot join."""
+    """Yield the running carriers on which no member stays, if jobs that cannot join them need their instances.
+
+    Such jobs have reservations for which the other free slots do not suffice.
+    """
     members = members_by_carrier(snapshot)
     left = [
         carrier

@@ -317,7 +317,7 @@ def _faults(kind: inspect.Type, value: object, where: str, words: Mapping[str, s
 
 
 def _faults_of_fields(fields: Iterable[inspect.Field], part: object, where: str) -> Iterator[str]:
-    """Yield the faults of a part's fields. A pool without a capacity has UNLIMITED, which is out of bounds."""
+    """Yield the faults of a part's fields. UNLIMITED, the value of a missing capacity of a pool, is not checked."""
     for field in fields:
         own = getattr(part, field.name)
         if not (isinstance(part, Pool) and field.name == "capacity" and own == UNLIMITED):

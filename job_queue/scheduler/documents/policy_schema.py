@@ -4,9 +4,9 @@ The type of a field states its bounds, and the text below a field states its mea
 document by this schema, and `domain/policy_validation.py` has the rules across fields. docs/openapi.yaml and
 docs/reference/policy.md are generated from this schema.
 
-`extra` of a type has words for error messages. `fault` follows the name of a field with a wrong value. `below` and
-`above` replace `fault` for values below and above the bounds. `expected` names the possible values. `content` names
-the keys and values of a mapping, and `entry` names one entry of a mapping.
+`extra` of a type has words for error messages. `fault` follows the name of a field with a wrong value. A type without
+`fault` may have `below` and `above`, for values below and above the bounds. `expected` names the possible values.
+`content` names the keys and values of a mapping, and `entry` names one entry of a mapping.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ MOST_PRICES = 500
 MOST_PREEMPTIONS = 1000  # largest `max_preemptions`
 MOST_FAILURE_RULES = 50  # rules of the policy, and of each project, because each is compared with log lines
 HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
-MAX_PRIORITY = 999_999_999  # largest absolute value of a priority, so that inverted priorities have ten digits
+MAX_PRIORITY = 999_999_999  # largest absolute value of a priority; inverted priorities in sort keys have ten digits
 MOST_WAITING = 100_000
 WIDEST_WINDOW = 10_000
 
@@ -345,8 +345,8 @@ class Project:
     """The project's bucket in each region, including the queue's region. In a pool of another region, the bucket of
     that region replaces the bucket of the queue's region in all S3 addresses of a job."""
     checkpoints_replicated: bool = False
-    """True if the checkpoints in one of these buckets are soon in the others too, so that a preempted job may resume in
-    another region."""
+    """True if checkpoints in one bucket of `bucket_by_region` are soon copied to the others. A preempted job may then
+    resume in another region."""
     priority_ceiling: PriorityCeiling | None = None
     """The highest priority that the project's jobs may have."""
     budget: Budget | None = None
@@ -402,8 +402,8 @@ class Settings:
     """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
     first."""
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
-    """With `order: shortest`: the longest time after its submission in which later and shorter jobs can pass a job, as
-    a multiple of the job's expected runtime."""
+    """With `order: shortest`: a multiple of a job's expected runtime. Jobs that are submitted more than this time after
+    the job never pass it."""
     backfill: Backfill = Backfill.PREDICTED
     """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
     before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots
@@ -415,9 +415,8 @@ class Settings:
     """The seconds after which a job with idle GPUs is evicted first, among the jobs that may be evicted; null: idle
     GPUs do not count."""
     silent: Silence | None = 1800
-    """The seconds after which a job hangs, if it has written no log line and no checkpoint and its GPUs have been idle
-    for that time; null: hangs are not looked for. The time is never shorter than the stack's parameter
-    `IdleMinutes`."""
+    """The seconds without any log line, checkpoint or GPU use after which a job hangs; null: hangs are not looked for.
+    The time is never shorter than the stack's parameter `IdleMinutes`."""
     on_hang: OnHang = OnHang.NOTIFY
     """The action when a job hangs: a notice, or a notice and another attempt from the checkpoint. A job's tag `on_hang`
     takes precedence."""

@@ -53,7 +53,9 @@ def read_scenario(path: Path) -> Snapshot:
 
 
 def scenario_from_document(content: object) -> Snapshot:
-    """Return the snapshot that a scenario describes. Without `now`, the time is the latest time of a job.
+    """Return the snapshot that a scenario describes.
+
+    Without `now`, the time of the snapshot is the latest entry, start or checkpoint of its jobs.
 
     :raises DocumentError: the document is not a scenario; the message names the path of the fault.
     """
@@ -84,8 +86,8 @@ def scenario_from_document(content: object) -> Snapshot:
 def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Snapshot:
     """Expand the shorthand `reserved_for` of the scenario format.
 
-    The slots of the stopping job are reserved for the waiting job. The scenario's own reservation for the waiting job
-    may already include these slots, so they are added only if that reservation is not enough for the waiting job.
+    The slots of the stopping job are reserved for the waiting job. The scenario may have reserved these slots already.
+    So they are added only if the waiting job's reservation does not cover one of its alternatives.
 
     :param makes_room_for: stopping job -> the waiting job that gets its slots.
     """

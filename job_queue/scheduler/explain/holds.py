@@ -54,7 +54,7 @@ def explain(
     The plan state is not changed.
 
     :param candidates: the jobs that start as soon as there is room.
-    :param refused: the jobs that could not start even if all slots were free, with their reasons.
+    :param refused: the jobs that cannot start however many slots are free, with their reasons.
     :param state: the finished plan.
     :param order: the order of the jobs of a project.
     :param spending: the spent parts of budgets.
@@ -127,7 +127,10 @@ class _JobsLackingSlots:
 
 
 class _Reasons:
-    """Reasons and messages, for one job after the other in waiting order (docs/reference/reasons.md)."""
+    """The reasons and messages of waiting jobs (docs/reference/reasons.md).
+
+    `of` must be called for the jobs in waiting order, because each call counts the job for the jobs behind it.
+    """
 
     def __init__(
         self,
@@ -181,8 +184,8 @@ class _Reasons:
     def _reason(self, candidate: Candidate, first: WaitingJob | None) -> WaitReason:
         """Return the first reason that applies to a job.
 
-        :param first: the first job of the same project that precedes this job, needs the same pools and also lacks
-            slots.
+        :param first: the first job of the same project that precedes this job, needs one of the same pools and also
+            lacks slots.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -202,7 +205,7 @@ class _Reasons:
         return self._reason_in_project(candidate.job, first)
 
     def _reason_in_project(self, job: WaitingJob, first: WaitingJob | None) -> WaitReason:
-        """Return whether a job waits behind another job of its project, and whether that job has a higher priority."""
+        """Return the reason of a job that lacks slots: it waits behind another job of its project, or for capacity."""
         if first is None:
             return WaitReason.WAITING_FOR_CAPACITY
         is_higher = has_higher_rank(first, job, self._snapshot.policy)
@@ -373,7 +376,7 @@ class _Reasons:
         return f"{clock(until)}, in {duration(until - self._now)}"
 
     def _set_aside(self, candidate: Candidate) -> str:
-        """Return which slots are reserved for a job, and which jobs have to stop before the job starts."""
+        """Return sentences about the slots reserved for a job, and about the jobs that must stop before it starts."""
         slots = self._state.reservations[candidate.name]
         aside = self._set_aside_text(tuple(slots.items()))
         if not any(covers(slots, need) for need in candidate.alternatives):

@@ -147,7 +147,7 @@ class MessageParts:
     # --- dependencies -----------------------------------------------------------------------------------
 
     def dependencies(self, job: WaitingJob) -> str:
-        """Return the jobs that a job depends on, with their states if known."""
+        """Return a sentence about the jobs that a job depends on, with their states if known."""
         states = {other.name: other.state.value for other in self._snapshot.active}
         words = []
         for name, any_outcome in job.after:
@@ -158,17 +158,17 @@ class MessageParts:
     # --- groups -----------------------------------------------------------------------------------------
 
     def active_in_group(self, candidate: Candidate) -> tuple[str, ...]:
-        """Return the active jobs of the candidate's group."""
+        """Return the names of the jobs of the candidate's group that are active or start."""
         return tuple(sorted(self._in_group[candidate.group])) if candidate.group else ()
 
     def group(self, candidate: Candidate) -> str:
-        """Return how many jobs of the candidate's group are active, and how many are allowed."""
+        """Return sentences about the number of jobs in the candidate's group, and the number that may be active."""
         return group_limit_message(candidate.job, *self._state.groups.count_and_limit(candidate))
 
     # --- interactive jobs -------------------------------------------------------------------------------
 
     def interactive_of_owner(self, job: WaitingJob) -> tuple[str, ...]:
-        """Return the interactive jobs of a job's owner that are active or start."""
+        """Return the names of the owner's interactive jobs that are active or start."""
         started = (it for it in self._snapshot.waiting if it.name in self._state.started)
         live: Iterable[ActiveJob | WaitingJob] = (*self._snapshot.active, *started)
         return tuple(sorted(it.name for it in live if it.interactive and it.owner == job.owner))
@@ -209,15 +209,15 @@ class MessageParts:
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
-        """Return the jobs that are freeing slots in these pools: the first few by name, an empty string for each other.
+        """Return the names of the jobs that are freeing slots in these pools.
 
-        The empty strings let `join` count the jobs that it does not name.
+        Only the first few names are formatted. Each other job is an empty string, which `join` only counts.
         """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _names_for_join([user for _, user in sorted(found.items())])
 
     def windows(self, candidate: Candidate) -> str:
-        """Return the jobs whose backfill windows contain slots that the candidate could use."""
+        """Return a sentence about the jobs whose backfill windows contain slots that the candidate could use."""
         names = [name for name, window in self._state.windows.items() if window.slots.keys() & candidate.pools]
         first = self._waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
@@ -362,7 +362,7 @@ def _runtime(job: WaitingJob) -> str:
 
 
 def group_limit_message(job: WaitingJob, used: int, most: int) -> str:
-    """Return how many jobs of a job's group are active or about to start, and how many are allowed.
+    """Return sentences about the number of jobs in a job's group, and the number that may be active.
 
     :param used: number of jobs that are counted in the group.
     :param most: number of jobs of the group that may be active at a time.

@@ -118,8 +118,8 @@ def _round_down(
     """Round parts down, and give one remaining slot each to the children with the largest remainders.
 
     Children with equal remainders are in policy order. With past use the order is: children that already hold more than
-    their rounded part, largest growth of the remainder by past use, largest remainder. Growth is compared before the
-    remainder, because a child with a small weight has a small remainder unless it is far behind its fair share.
+    their rounded part, largest growth of the remainder by past use, largest remainder. If the remainder were compared
+    before growth, a child with a small weight would come first only if it is far behind its fair share.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.

@@ -1,8 +1,8 @@
 """Sum the past use of projects and owners: with decay (`usage_half_life`), and in the period of a budget.
 
-Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of
-`2^-((t - x) / H)` from `b` to `e`. The decayed totals are exact for any order in which attempts are entered. A total
-can be read only for times that are not before the latest entered end.
+Use that is one half-life `H` old counts half. So at time `t`, an attempt from `b` to `e` counts for the integral of
+`2^-((t - x) / H)` over `x` from `b` to `e`. The decayed totals are exact for any order in which attempts are entered. A
+total can be read only for times that are not before the latest entered end.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -13,7 +13,7 @@ from job_queue.scheduler.documents.policy_schema import Budget, Policy, Project
 from job_queue.scheduler.model import PastUse, Slots
 from job_queue.scheduler.sharing.spending import period_start
 
-MOST_OWNERS = 10_000  # owners kept in each project; owners with the least use are dropped first
+MOST_OWNERS = 10_000  # of more than twice as many owners in a project, only this number with the most use is kept
 LN2 = log(2)
 
 
