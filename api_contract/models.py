@@ -32,7 +32,7 @@ OUTCOMES = (*INTERRUPTED, "completed", "failed", "stopped")
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
 """The state of a job: pending, starting, running, stopping, preempted, completed, failed or stopped."""
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
-"""The priority of a job, a whole number; the higher, the earlier."""
+"""The priority of a job, a whole number. Jobs with a higher number start sooner."""
 
 
 # --- requests -----------------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ class _RequiredRequestFields(TypedDict):
 class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
     """A request of SageMaker's CreateTrainingJob. All fields of the call are accepted; only some are listed here.
 
-    Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
-    one of the roles that the queue may pass on.
+    The queue reserves tags whose key begins with `queue-`, and names that end in `-qstamp-` and a number. `RoleArn`
+    must be a role that the queue may pass to SageMaker.
     """
 
     ResourceConfig: dict[str, Any]
@@ -218,7 +218,7 @@ class JobFailure(Answer, frozen=True):
     gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
     """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
     returned_gpus: Annotated[tuple[GpuReturn, ...], schema(maxItems=16)] = ()
-    """The GPUs among these that other hardware failures named in the day before."""
+    """The GPUs of this failure that other hardware failures named in the day before."""
     action_now: Annotated[Optional[str], schema(enum=["fail", "retry", "retry free", None])] = None
     """The action for such a failure by the rules in force now; null if an older queue does not say."""
     rule_now: Optional[str] = None
@@ -228,9 +228,9 @@ class JobFailure(Answer, frozen=True):
 class Expectation(Answer, frozen=True):
     """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals.
 
-    The interval from `earliest` to `latest` comes from the errors of past estimates: `level` is the part of such
-    intervals that hold. Without enough past estimates, `level` is null and the interval is the range of the
-    simulations.
+    The interval from `earliest` to `latest` comes from the errors of past estimates. `level` is the share of such
+    intervals that contain the actual start. Without enough past estimates, `level` is null and the interval is the
+    range of the simulations.
     """
 
     message: str = ""
@@ -240,11 +240,11 @@ class Expectation(Answer, frozen=True):
     earliest: Optional[Time] = None
     """The start of the interval. Null if it is unknown."""
     likely: Optional[Time] = None
-    """An earlier start is as likely as a later one. Null if it is unknown."""
+    """The time before which and after which the actual start is equally likely. Null if it is unknown."""
     latest: Optional[Time] = None
     """The end of the interval. Null if it is unknown."""
     level: Annotated[Optional[float], schema(examples=[0.8])] = None
-    """The part of such intervals that contain the actual start. Null if there are too few past estimates: then the
+    """The share of such intervals that contain the actual start. Null if there are too few past estimates: then the
     interval is only a guess."""
     looks: Count = 0
     """The number of past looks at the queue, at most one every three hours, whose estimates can be compared with actual
@@ -334,12 +334,11 @@ class JobSummary(Answer, frozen=True):
     secondary_status_since: Optional[Time] = None
     """The time since which SageMaker reports this status."""
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """The number of times that the job is tried again after it failed by itself."""
+    """The number of times that the job may be tried again after failures of its own."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """The number of times that the job has been tried again."""
+    """The number of these retries that were used."""
     free_retries: Count = 0
-    """The number of times in a row that the job has been tried again without using a retry, after failures that were
-    not its own."""
+    """The number of retries in a row that did not count, because the failures were not the job's own."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the failure of the job's last failed attempt; null if no attempt has failed."""
     on_hang: Annotated[Optional[str], schema(enum=["notify", "requeue", None])] = None
@@ -465,7 +464,7 @@ class Transition(Answer, frozen=True):
 
 
 class Why(Answer, frozen=True):
-    """More about why a job waits."""
+    """Details of the reason why a job waits."""
 
     ahead: tuple[JobName, ...] = ()
     """The first 20 waiting jobs that are ahead of this job and need the same pools, in the order of the queue."""
@@ -486,7 +485,7 @@ class JobDetail(JobSummary, frozen=True):
     request: TrainingJob = {}
     """The request as it was submitted."""
     why: Optional[Why] = None
-    """More about why the job waits; null if the job does not wait or has no reason in the last plan."""
+    """Details of the reason why the job waits; null if the job does not wait or has no reason in the last plan."""
     failure: Optional[JobFailure] = None
     """The failure of the job's last failed attempt; null if no attempt has failed."""
     ask_again_after: Optional[Ordinal] = None
@@ -548,7 +547,7 @@ class PoolDrain(Answer, frozen=True):
     """The order of an admin to empty a pool: from `at` on, no job starts there, and running jobs are stopped."""
 
     at: Time
-    """The time from which the drain is in force. Before, a job starts only if its MaxRuntimeInSeconds ends by then."""
+    """The time from which the drain is in force. Earlier, a job starts only if its MaxRuntimeInSeconds ends by then."""
     in_force: bool = False
     """Whether the drain is in force now."""
     by: str = ""
@@ -670,8 +669,8 @@ class ExternalJob(Answer, frozen=True):
 class Pause(Answer, frozen=True):
     """A pool that backs off.
 
-    SageMaker had no instances for the pool, counts ended instances late, or refuses a field that the policy adds to
-    requests.
+    SageMaker had no instances for the pool, still counts instances of ended jobs, or refuses a field that the policy
+    adds to requests. A pool also backs off while its region or account does not respond.
     """
 
     pool: str
@@ -771,6 +770,6 @@ class Identity(Answer, frozen=True):
     allowed_role_arns: tuple[str, ...] = ()
     """Execution roles that jobs may have; `*` stands for any characters."""
     carrier_owner: Optional[str] = None
-    """The part of carriers' names that identifies their owner: OWNER in examples/iam/training_shared.json."""
+    """The part of carriers' names that identifies the caller as owner: OWNER in examples/iam/training_shared.json."""
     queue_version: Optional[str] = None
     """The version of the queue's code."""

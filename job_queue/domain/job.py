@@ -11,7 +11,7 @@ from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, is_limit_reached, recent_preemptions
 
-PARKED = 7_000_000_000  # added to the time when the parking ends, so that the sum is above all inverted priorities
+PARKED = 7_000_000_000  # added to the end time of a parking; the sum is larger than each inverted priority
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
 PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after this position
 
@@ -79,7 +79,7 @@ class StartByAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """An unanswered call: a CreateTrainingJob call whose intent is recorded, but not SageMaker's answer."""
+    """A CreateTrainingJob call whose intent is recorded. SageMaker's answer is not recorded yet."""
 
     sent_at: int  # epoch seconds
     expires_at: int  # epoch seconds after which the call can no longer take effect
@@ -87,7 +87,10 @@ class LaunchCall:
 
 @dataclass(frozen=True, slots=True)
 class LateLaunch:
-    """An attempt that a late call could launch again, if its training job is deleted so that its name is free again."""
+    """An attempt that a late call could launch again. Such a call succeeds only if the attempt's name is free again.
+
+    A name becomes free again when its training job has ended and is deleted in SageMaker.
+    """
 
     attempt: int
     until: int  # epoch seconds after which no call for the attempt can take effect
@@ -196,8 +199,8 @@ class Job:
     backoff_until: int | None = None  # epoch seconds
     was_interrupted: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
     tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
-    # launches in a row that were refused because of this job, or whose carrier failed before its agent had started; at
-    # least MANY_REFUSALS after a lasting refusal
+    # Number of launches in a row that failed because of this job: SageMaker refused the launch, or the member's carrier
+    # failed before its agent had started. A lasting refusal raises the number to MANY_REFUSALS at least.
     refusals: int = 0
     # Epoch seconds of the first and the last refusal in `refusals`; None: the last launch was not refused.
     refused: tuple[int, int] | None = None
@@ -377,7 +380,9 @@ def live_position(job: Job) -> str:
 
 
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = (), *, interactive: bool = False) -> str:
-    """Return the key of the waiting queue for jobs of a project with the same instance types, in any number.
+    """Return the key of the waiting queue for jobs with the same project, instance types and tag `pools`.
+
+    The numbers of instances make no difference.
 
     A cycle reads only the first jobs of each waiting queue. Interactive jobs have separate waiting queues, so that a
     cycle reads them regardless of the number of training jobs that wait.
@@ -443,7 +448,8 @@ class WarmPool:
 class ExternalTrainingJob:
     """A training job that uses capacity, and that no job of the queue records as its current attempt.
 
-    A warm pool is stored as the training job that left it. That training job has ended, and may have been an attempt.
+    A warm pool is stored as the training job that had its instances before. That training job has ended, and may have
+    been an attempt of the queue.
     """
 
     name: str  # key of the training job: its name in SageMaker, and its site unless that is the home site

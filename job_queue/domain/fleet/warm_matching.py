@@ -61,8 +61,8 @@ def fitting_jobs(
 ) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    For each warm pool, the first job in line that fits is returned. Such a job never overtakes a job that has waited
-    longer than `patience` and fits no warm pool.
+    In each project and priority, each warm pool is given to the first job in line that fits it. A job never overtakes
+    another job that has waited longer than `patience` and fits no warm pool.
     """
     warm = [pool for pool in usable_warm_pools(external) if pool.warm and pool.warm.releasing is None]
     if not warm:
