@@ -74,8 +74,8 @@ class PastAttempt(Answer, frozen=True):
     launched: Optional[Time] = None
     """The time at which SageMaker accepted the attempt (CreationTime)."""
     began: Optional[Time] = None
-    """The time at which the attempt had its instances (TrainingStartTime), from which SageMaker bills; null if it never
-    had any."""
+    """The time at which the attempt got its instances and billing began (TrainingStartTime); null if the attempt got
+    none."""
     ended: Optional[Time] = None
     """The time at which the attempt released its instances (TrainingEndTime)."""
     waited_seconds: Seconds = 0

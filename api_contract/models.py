@@ -1,6 +1,6 @@
 """Requests and answers of the API, such as the jobs that the client returns, with their properties.
 
-The text below a field is its meaning; docs/openapi.yaml contains it.
+The text below a field is its description in docs/openapi.yaml.
 """
 
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ class JobChange(Body, frozen=True):
     from its checkpoint."""
     remote_debug: bool = False
     """`true` enables SageMaker's remote debugging in the job's running attempt, for a shell. No other field may be
-    given with it."""
+    set in the same request."""
 
 
 class PolicyChange(Body, frozen=True):
@@ -119,8 +119,8 @@ class PolicyChange(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
-    non-preemptible jobs."""
+    """Apply the policy even if it removes or changes projects, pools or buckets that live jobs use, or lowers a quota
+    below the slots of running non-preemptible jobs."""
 
 
 class PolicySelection(Body, frozen=True):
@@ -138,8 +138,8 @@ class PolicyRollback(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
-    non-preemptible jobs."""
+    """Apply the policy even if it removes or changes projects, pools or buckets that live jobs use, or lowers a quota
+    below the slots of running non-preemptible jobs."""
 
 
 class DrainRequest(Body, frozen=True):
@@ -211,10 +211,10 @@ class JobFailure(Answer, frozen=True):
     rule: str = ""
     """The rule that chose the action, such as `retry_on: 137=retry`, or the reason why no retry was left."""
     fresh_instances: bool = False
-    """True if the next attempt gets other instances than those of a kept warm pool."""
+    """True if the next attempt does not reuse the instances of the failed attempt, even if they are kept warm."""
     instance_check: bool = False
-    """True if the queue asks SageMaker to check the instances of the next attempt (InfraCheckConfig), which it does for
-    instance types with NVIDIA GPUs."""
+    """True if the queue asks SageMaker to check the instances of the next attempt (InfraCheckConfig). The queue does so
+    only for instance types with NVIDIA GPUs."""
     gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
     """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
     returned_gpus: Annotated[tuple[GpuReturn, ...], schema(maxItems=16)] = ()
@@ -269,11 +269,11 @@ class JobSummary(Answer, frozen=True):
     job: JobName
     """The TrainingJobName under which the job was submitted."""
     state: State
-    """- `pending`: waits, and was not preempted: it has not run yet, or is tried again
+    """- `pending`: waits for its first attempt, or for another attempt after a failure
     - `starting`: is being launched
     - `running`: is a training job in SageMaker
     - `stopping`: its training job is being stopped
-    - `preempted`: waits after it has run; it resumes from its checkpoint
+    - `preempted`: waits after an attempt was interrupted; it resumes from its checkpoint
     - `completed`, `failed`, `stopped`: finished"""
     priority: int = 0
     """The priority. Jobs of a higher priority start sooner."""
@@ -336,13 +336,13 @@ class JobSummary(Answer, frozen=True):
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """The number of times that the job may be tried again after failures of its own."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """The number of these retries that were used."""
+    """The number of retries that the job has used. Free retries do not count."""
     free_retries: Count = 0
     """The number of retries in a row that did not count, because the failures were not the job's own."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the failure of the job's last failed attempt; null if no attempt has failed."""
     on_hang: Annotated[Optional[str], schema(enum=["notify", "requeue", None])] = None
-    """The action when the job hangs, from its tag `on_hang`; null: the policy's."""
+    """The action when the job hangs, from its tag `on_hang`; null if the policy decides."""
     hung_since: Optional[Time] = None
     """The time since which the running attempt hangs: it has written no log line and no checkpoint, and its GPUs have
     been idle. Null if no hang was noticed, and while the GPUs work again."""
@@ -355,8 +355,8 @@ class JobSummary(Answer, frozen=True):
     """The launch of the current attempt, if the job is preemptible and has run for an hour without a checkpoint. Null
     if there is a checkpoint, or if the queue may not list the bucket."""
     cut_off: Optional[Time] = None
-    """The time at which SageMaker takes the instances back, because their training plan ends; null unless that is
-    soon."""
+    """The time at which SageMaker takes the instances back, because their training plan ends; null if the queue has
+    announced no such time."""
     gpus: Annotated[Optional[float], schema(examples=[0.5])] = None
     """The GPUs that the job requests of a shared instance, from its tag `gpus`; null if it has whole instances."""
     carrier: Optional[str] = None
@@ -370,15 +370,15 @@ class JobSummary(Answer, frozen=True):
     start_by: Optional[Time] = None
     """The time by which the job is to start: its tag `start_by`."""
     start_by_action: Optional[Annotated[str, schema(examples=["cancel"])]] = None
-    """The action if the job has not started by then: `notify`, `cancel` (it is stopped) or `next_pool` (it may run in
+    """The action if the job has not started in time: `notify`, `cancel` (it is stopped) or `next_pool` (it may run in
     the further pools of its project). Null without `start_by`."""
     start_missed: bool = False
     """True if the job had not started by `start_by`, and the action was carried out."""
     max_total_runtime: Optional[Ordinal] = None
-    """The seconds that all attempts may run together, from the arrival of their instances: the tag
-    `max_total_runtime`."""
+    """The largest total of seconds that all attempts may run: the tag `max_total_runtime`. The time of each attempt
+    counts from the arrival of its instances."""
     run_seconds: Count = 0
-    """The seconds that the ended attempts ran, from the arrival of their instances."""
+    """The total of seconds that the ended attempts ran, each from the arrival of its instances."""
     max_preemptions: Optional[Count] = None
     """The number of preemptions after which the job is planned as not preemptible: its tag `max_preemptions`."""
     preemptions: Count = 0
@@ -489,8 +489,8 @@ class JobDetail(JobSummary, frozen=True):
     failure: Optional[JobFailure] = None
     """The failure of the job's last failed attempt; null if no attempt has failed."""
     ask_again_after: Optional[Ordinal] = None
-    """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
-    their own interval."""
+    """The seconds after which a program that follows the job should ask again, if the start is distant. Null if the
+    program may choose the interval."""
 
 
 class JobPage(Answer, frozen=True):
@@ -570,7 +570,7 @@ class DrainAnswer(Answer, frozen=True):
     was_drained: bool = False
     """Whether the pool was drained before the request."""
     stopping: Count = 0
-    """The number of active jobs in the pool that the drain stops, now or at its time."""
+    """The number of active jobs in the pool that the drain stops when it takes effect."""
     staying: Count = 0
     """The number of active jobs in the pool that run to their ends."""
 

@@ -120,8 +120,9 @@ class PreviewAnswer(Answer, frozen=True):
     projects: tuple[ProjectPreview, ...] = ()
     """The projects that have active or waiting jobs."""
     in_use: tuple[str, ...] = ()
-    """Projects and pools that the policy removes although live jobs use them, and quotas that it lowers below the
-    instances of running non-preemptible jobs. Each requires `force` to apply the policy."""
+    """Projects, pools and buckets that the policy removes or changes although live jobs use them, and quotas that it
+    lowers below the slots of running non-preemptible jobs. Each of them requires `force` to apply the policy; sentences
+    for people."""
     refused_submissions: tuple[str, ...] = ()
     """New submissions that only the previewed policy would refuse, such as those without a project or with the instance
     type of a removed pool; sentences for people."""

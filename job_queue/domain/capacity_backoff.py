@@ -171,7 +171,7 @@ def backoffs_of_silent_site(
 
 
 def backoffs_while_tried(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs that apply to a job, each in its state while the job is tried."""
+    """Return the backoffs that apply to a job, as `CapacityBackoff.while_tried` returns them."""
     return tuple(backoff.while_tried(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 

@@ -54,7 +54,7 @@ class IdleInstances:
 
 @dataclass(frozen=True, slots=True)
 class UnsavedJob:
-    """The event that a preemptible job has run for an hour without a checkpoint. It is sent once for each attempt."""
+    """The event that a preemptible job has run for an hour without a checkpoint, sent once for each attempt."""
 
     job: Job
     has_folder: bool  # whether the job has a checkpoint folder

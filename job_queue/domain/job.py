@@ -44,7 +44,7 @@ STAGES = frozenset(
 """The SecondaryStatus values of a training job in progress. A stop and an end are states of the job, not stages."""
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
-LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and the least that an attempt gets of it
+LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and shortest time limit of an attempt because of it
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
 
@@ -217,7 +217,7 @@ class Job:
     keep_warm: int | None = None  # seconds for which the instances of the attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: no alternative names one
     reason: str | None = None  # reason of the failure or the stop, or of the last backoff
-    # Epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`.
+    # Epoch seconds until which the job is last in its waiting queue; see `controller.waiting.parking`.
     parked: int | None = None
     parked_for: str | None = None  # reason for which the job was last parked
     stage: str | None = None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown
@@ -234,7 +234,7 @@ class Job:
     agent_key: str | None = None  # for a carrier: its agent's public number, hexadecimal; None: not published yet
     empty_since: int | None = None  # for a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 to which the job writes, checkpoints first; see access.places
-    site: Site | None = None  # where the current attempt is, or its launch; None: the home site, or the job waits
+    site: Site | None = None  # site of the current attempt or its launch; None: the home site, or the job waits
     resumes_at: Site | None = None  # site of the latest attempt that had instances; None: home, or no such attempt
     portability: Portability | None = None  # None: not examined, so the job runs at the home site only
 

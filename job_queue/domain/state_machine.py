@@ -609,7 +609,7 @@ def _after_failure(
         return _with_failure_class(ended, FailureClass.CAPACITY.value)
     failed = ending.failed or failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and job.carrier_attempt is not None:
-        # The job is a member whose carrier or agent failed. That is no failure of the job, so no rule applies to it.
+        # The job is a member whose carrier or agent failed. Rules apply only to failures of the job itself.
         failed = failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and is_built_in(failed):
         back_off = _back_off(job, now, why, job.attempt + 1, backoffs, failure=failed)

@@ -35,7 +35,7 @@ _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
 _CHECKPOINTS = "CheckpointConfig.S3Uri"
-_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and each of their rules
+_OUTPUTS = frozenset({"S3OutputPath"})  # for the model, TensorBoard, debugger, profiler, and their rules
 _DOMAIN = re.compile(r"\.amazonaws\.com(?:\.cn)?\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9-]+", re.ASCII)
 

@@ -19,7 +19,7 @@ CLOCK_SECONDS = 3600  # tolerance for a reported time after the recorded end, or
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """The known facts about an attempt at its end, besides its job. Times are epoch seconds."""
+    """The facts about an attempt at its end that its job does not contain. Times are epoch seconds."""
 
     created: float | None = None  # time at which SageMaker accepted the attempt
     began: float | None = None  # time at which the attempt got its instances and billing begins; None: it got none
@@ -183,7 +183,7 @@ def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], pol
 class PastUseOfAttempts:
     """The sum of attempt records under one policy. Another policy needs a new sum over all records.
 
-    An attempt counts with its instances times the seconds from their arrival until its end, as in `smq usage`. An
+    The use of an attempt is its instances times the seconds from their arrival until its end, as in `smq usage`. An
     attempt that never had instances does not count. Memory is bounded for any number of records (`UseLedger`). A
     record that is added twice counts twice.
 

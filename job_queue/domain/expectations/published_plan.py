@@ -28,7 +28,7 @@ class PublishedPlan:
 
     at: float = 0.0  # epoch seconds of the plan
     holds: tuple[Hold, ...] = ()  # in the order in which their jobs would be served
-    versions: Mapping[str, int] = field(default_factory=dict)  # waiting job that was planned -> its version then
+    versions: Mapping[str, int] = field(default_factory=dict)  # planned waiting job -> its version in the plan
     starting: frozenset[str] = frozenset()  # jobs that the plan starts
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> department or project -> fair share
     window: int = 0  # the policy's `window`

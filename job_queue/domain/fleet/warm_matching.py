@@ -20,8 +20,8 @@ def usable_warm_pools(external: Iterable[ExternalTrainingJob]) -> list[ExternalT
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses.
 
-    The slots are in the pool of the attempt that had the instances, if that pool can have such instances. This is
-    checked because other people may launch a copy under the attempt's name, with instances of another type.
+    The slots are in the pool of the attempt that had the instances, if that pool can have such instances. The check is
+    needed because other people may launch a copy under the attempt's name, with instances of another type.
     """
     kept_in = job.warm.pool if job.warm else None
     for pool in policy.pools:

@@ -1,6 +1,6 @@
 """Decide whether a training job is an attempt of the queue: by its name, and by the proof in its tags.
 
-Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
+Each job has a random secret, which is recorded before its first launch and never shown. Each CreateTrainingJob call
 carries a proof: the call's number, and a digest of the number and the attempt's name under the secret.
 
 Other people may read the proof in the tags and copy it. So a proof counts only with the name for which it was made, and
