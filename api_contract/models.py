@@ -119,8 +119,8 @@ class PolicyChange(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it removes or changes projects, pools or buckets that live jobs use, or lowers a quota
-    below the slots of running non-preemptible jobs."""
+    """Apply the policy even if it conflicts with live jobs. Conflicts are removed projects and pools in use, changed
+    buckets, training plans and roles in use, and quotas lowered below the slots of running non-preemptible jobs."""
 
 
 class PolicySelection(Body, frozen=True):
@@ -138,8 +138,8 @@ class PolicyRollback(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it removes or changes projects, pools or buckets that live jobs use, or lowers a quota
-    below the slots of running non-preemptible jobs."""
+    """Apply the policy even if it conflicts with live jobs. Conflicts are removed projects and pools in use, changed
+    buckets, training plans and roles in use, and quotas lowered below the slots of running non-preemptible jobs."""
 
 
 class DrainRequest(Body, frozen=True):

@@ -120,9 +120,8 @@ class PreviewAnswer(Answer, frozen=True):
     projects: tuple[ProjectPreview, ...] = ()
     """The projects that have active or waiting jobs."""
     in_use: tuple[str, ...] = ()
-    """Projects, pools and buckets that the policy removes or changes although live jobs use them, and quotas that it
-    lowers below the slots of running non-preemptible jobs. Each of them requires `force` to apply the policy; sentences
-    for people."""
+    """The conflicts of the policy with live jobs, such as removed projects and pools in use; sentences for people. Each
+    conflict requires `force` to apply the policy."""
     refused_submissions: tuple[str, ...] = ()
     """New submissions that only the previewed policy would refuse, such as those without a project or with the instance
     type of a removed pool; sentences for people."""

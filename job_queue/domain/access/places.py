@@ -3,8 +3,8 @@
 `services/submission.py` refuses a job that would write to a place of another owner.
 
 A live job claims its places and everything below them. Only jobs of the same owner may claim the same places, because
-a job of another owner could change checkpoints or results there. An output path itself is no place: SageMaker puts the
-output of each training job into a folder of this path, named after the training job.
+a job of another owner could change checkpoints or results there. An output path itself is no place. SageMaker puts the
+output of each training job into a folder of this path that is named after the training job.
 
 A place is written as `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded
 length, and a place below another place begins with the name of that other place.
