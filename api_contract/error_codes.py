@@ -77,8 +77,7 @@ class Refusal(Answer, frozen=True):
 class GatewayRefusal(Answer, frozen=True):
     """An answer of API Gateway to a request that it did not pass to the queue.
 
-    Reasons: the request is not signed, the caller may not call the API, nothing is at that address, or the calls are
-    too many.
+    The request is not signed, the caller may not call the API, the address does not exist, or there are too many calls.
     """
 
     message: str

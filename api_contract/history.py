@@ -31,7 +31,7 @@ class HistoryFilter(Body, frozen=True):
 
 
 class PastAttempt(Answer, frozen=True):
-    """An attempt that has ended. The job of the attempt may be forgotten by now."""
+    """An attempt that has ended. The queue may no longer store the job of the attempt."""
 
     job: JobName
     """The TrainingJobName under which the job was submitted."""
@@ -74,8 +74,8 @@ class PastAttempt(Answer, frozen=True):
     launched: Optional[Time] = None
     """The time at which SageMaker accepted the attempt (CreationTime)."""
     began: Optional[Time] = None
-    """The time at which the attempt had its instances (TrainingStartTime), from which SageMaker bills; null if it never
-    had any."""
+    """The time at which the attempt got its instances and billing began (TrainingStartTime); null if the attempt got
+    none."""
     ended: Optional[Time] = None
     """The time at which the attempt released its instances (TrainingEndTime)."""
     waited_seconds: Seconds = 0
@@ -108,15 +108,15 @@ class PastAttempt(Answer, frozen=True):
     reported nothing, such as for an attempt of a few minutes; for an attempt that ended in the last minutes; and for
     instances without GPUs."""
     gpu_p95_percent: Optional[Count] = None
-    """The 95th percentile of that utilization over time."""
+    """The 95th percentile over time of the utilization of all the attempt's GPUs."""
     gpu_memory_mean_percent: Optional[Count] = None
     """The mean share of the GPUs' memory that was in use."""
     gpu_memory_p95_percent: Optional[Count] = None
-    """The 95th percentile of that share over time."""
+    """The 95th percentile over time of the share of the GPUs' memory that was in use."""
     memory_mean_percent: Optional[Count] = None
     """The mean share of the instances' memory that was in use."""
     memory_p95_percent: Optional[Count] = None
-    """The 95th percentile of that share over time."""
+    """The 95th percentile over time of the share of the instances' memory that was in use."""
     region: Optional[str] = None
     """The region of the training job; null if it is the queue's region."""
     account: Optional[str] = None

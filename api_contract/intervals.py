@@ -17,7 +17,7 @@ _WORDS, _LETTERS = (" min", " h", " days"), ("m", "h", "d")
 def interval_in_words(expected: Expectation, now: datetime) -> str | None:
     """Return ``between 20 min and 3 h (8 of 10)``, the wait from now; None if the interval is unknown.
 
-    The level (8 of 10) is the part of such intervals that contain the actual start. An interval without a level is
+    The level (8 of 10) is the share of such intervals that contain the actual start. An interval without a level is
     marked as a guess.
     """
     ends = _ends(expected, now)
@@ -39,7 +39,7 @@ def short_interval(expected: Expectation, now: datetime) -> str | None:
 
 
 def _ends(expected: Expectation, now: datetime) -> tuple[int, int] | None:
-    """Return both ends in seconds from now, rounded outwards: the longer the wait, the coarser (`_STEPS`)."""
+    """Return both ends in seconds from now, rounded outwards. Longer waits are rounded more coarsely (`_STEPS`)."""
     if expected.earliest is None or expected.latest is None:
         return None
     earliest, latest = ((time - now).total_seconds() for time in (expected.earliest, expected.latest))

@@ -1,6 +1,6 @@
 """Requests and answers of the API, such as the jobs that the client returns, with their properties.
 
-The text below a field is its meaning; docs/openapi.yaml contains it.
+The text below a field is its description in docs/openapi.yaml.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ OUTCOMES = (*INTERRUPTED, "completed", "failed", "stopped")
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
 """The state of a job: pending, starting, running, stopping, preempted, completed, failed or stopped."""
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
-"""The priority of a job, a whole number; the higher, the earlier."""
+"""The priority of a job, a whole number. Jobs with a higher number start sooner."""
 
 
 # --- requests -----------------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ class _RequiredRequestFields(TypedDict):
 class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
     """A request of SageMaker's CreateTrainingJob. All fields of the call are accepted; only some are listed here.
 
-    Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
-    one of the roles that the queue may pass on.
+    The queue reserves tags whose key begins with `queue-`, and names that end in `-qstamp-` and a number. `RoleArn`
+    must be a role that the queue may pass to SageMaker.
     """
 
     ResourceConfig: dict[str, Any]
@@ -108,7 +108,7 @@ class JobChange(Body, frozen=True):
     from its checkpoint."""
     remote_debug: bool = False
     """`true` enables SageMaker's remote debugging in the job's running attempt, for a shell. No other field may be
-    given with it."""
+    set in the same request."""
 
 
 class PolicyChange(Body, frozen=True):
@@ -119,8 +119,8 @@ class PolicyChange(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
-    non-preemptible jobs."""
+    """Apply the policy even if it conflicts with live jobs. Conflicts are removed projects and pools in use, changed
+    buckets, training plans and roles in use, and quotas lowered below the slots of running non-preemptible jobs."""
 
 
 class PolicySelection(Body, frozen=True):
@@ -138,8 +138,8 @@ class PolicyRollback(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
-    non-preemptible jobs."""
+    """Apply the policy even if it conflicts with live jobs. Conflicts are removed projects and pools in use, changed
+    buckets, training plans and roles in use, and quotas lowered below the slots of running non-preemptible jobs."""
 
 
 class DrainRequest(Body, frozen=True):
@@ -211,14 +211,14 @@ class JobFailure(Answer, frozen=True):
     rule: str = ""
     """The rule that chose the action, such as `retry_on: 137=retry`, or the reason why no retry was left."""
     fresh_instances: bool = False
-    """True if the next attempt gets other instances than those of a kept warm pool."""
+    """True if the next attempt does not reuse the instances of the failed attempt, even if they are kept warm."""
     instance_check: bool = False
-    """True if the queue asks SageMaker to check the instances of the next attempt (InfraCheckConfig), which it does for
-    instance types with NVIDIA GPUs."""
+    """True if the queue asks SageMaker to check the instances of the next attempt (InfraCheckConfig). The queue does so
+    only for instance types with NVIDIA GPUs."""
     gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
     """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
     returned_gpus: Annotated[tuple[GpuReturn, ...], schema(maxItems=16)] = ()
-    """The GPUs among these that other hardware failures named in the day before."""
+    """The GPUs of this failure that other hardware failures named in the day before."""
     action_now: Annotated[Optional[str], schema(enum=["fail", "retry", "retry free", None])] = None
     """The action for such a failure by the rules in force now; null if an older queue does not say."""
     rule_now: Optional[str] = None
@@ -228,9 +228,9 @@ class JobFailure(Answer, frozen=True):
 class Expectation(Answer, frozen=True):
     """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals.
 
-    The interval from `earliest` to `latest` comes from the errors of past estimates: `level` is the part of such
-    intervals that hold. Without enough past estimates, `level` is null and the interval is the range of the
-    simulations.
+    The interval from `earliest` to `latest` comes from the errors of past estimates. `level` is the share of such
+    intervals that contain the actual start. Without enough past estimates, `level` is null and the interval is the
+    range of the simulations.
     """
 
     message: str = ""
@@ -240,11 +240,11 @@ class Expectation(Answer, frozen=True):
     earliest: Optional[Time] = None
     """The start of the interval. Null if it is unknown."""
     likely: Optional[Time] = None
-    """An earlier start is as likely as a later one. Null if it is unknown."""
+    """The time before which and after which the actual start is equally likely. Null if it is unknown."""
     latest: Optional[Time] = None
     """The end of the interval. Null if it is unknown."""
     level: Annotated[Optional[float], schema(examples=[0.8])] = None
-    """The part of such intervals that contain the actual start. Null if there are too few past estimates: then the
+    """The share of such intervals that contain the actual start. Null if there are too few past estimates: then the
     interval is only a guess."""
     looks: Count = 0
     """The number of past looks at the queue, at most one every three hours, whose estimates can be compared with actual
@@ -269,11 +269,11 @@ class JobSummary(Answer, frozen=True):
     job: JobName
     """The TrainingJobName under which the job was submitted."""
     state: State
-    """- `pending`: waits, and was not preempted: it has not run yet, or is tried again
+    """- `pending`: waits for its first attempt, or for another attempt after a failure
     - `starting`: is being launched
     - `running`: is a training job in SageMaker
     - `stopping`: its training job is being stopped
-    - `preempted`: waits after it has run; it resumes from its checkpoint
+    - `preempted`: waits after an attempt was interrupted; it resumes from its checkpoint
     - `completed`, `failed`, `stopped`: finished"""
     priority: int = 0
     """The priority. Jobs of a higher priority start sooner."""
@@ -334,16 +334,15 @@ class JobSummary(Answer, frozen=True):
     secondary_status_since: Optional[Time] = None
     """The time since which SageMaker reports this status."""
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """The number of times that the job is tried again after it failed by itself."""
+    """The number of times that the job may be tried again after failures of its own."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """The number of times that the job has been tried again."""
+    """The number of retries that the job has used. Free retries do not count."""
     free_retries: Count = 0
-    """The number of times in a row that the job has been tried again without using a retry, after failures that were
-    not its own."""
+    """The number of retries in a row that did not count, because the failures were not the job's own."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the failure of the job's last failed attempt; null if no attempt has failed."""
     on_hang: Annotated[Optional[str], schema(enum=["notify", "requeue", None])] = None
-    """The action when the job hangs, from its tag `on_hang`; null: the policy's."""
+    """The action when the job hangs, from its tag `on_hang`; null if the policy decides."""
     hung_since: Optional[Time] = None
     """The time since which the running attempt hangs: it has written no log line and no checkpoint, and its GPUs have
     been idle. Null if no hang was noticed, and while the GPUs work again."""
@@ -356,8 +355,8 @@ class JobSummary(Answer, frozen=True):
     """The launch of the current attempt, if the job is preemptible and has run for an hour without a checkpoint. Null
     if there is a checkpoint, or if the queue may not list the bucket."""
     cut_off: Optional[Time] = None
-    """The time at which SageMaker takes the instances back, because their training plan ends; null unless that is
-    soon."""
+    """The time at which SageMaker takes the instances back, because their training plan ends; null if the queue has
+    announced no such time."""
     gpus: Annotated[Optional[float], schema(examples=[0.5])] = None
     """The GPUs that the job requests of a shared instance, from its tag `gpus`; null if it has whole instances."""
     carrier: Optional[str] = None
@@ -371,15 +370,15 @@ class JobSummary(Answer, frozen=True):
     start_by: Optional[Time] = None
     """The time by which the job is to start: its tag `start_by`."""
     start_by_action: Optional[Annotated[str, schema(examples=["cancel"])]] = None
-    """The action if the job has not started by then: `notify`, `cancel` (it is stopped) or `next_pool` (it may run in
+    """The action if the job has not started in time: `notify`, `cancel` (it is stopped) or `next_pool` (it may run in
     the further pools of its project). Null without `start_by`."""
     start_missed: bool = False
     """True if the job had not started by `start_by`, and the action was carried out."""
     max_total_runtime: Optional[Ordinal] = None
-    """The seconds that all attempts may run together, from the arrival of their instances: the tag
-    `max_total_runtime`."""
+    """The largest total of seconds that all attempts may run: the tag `max_total_runtime`. The time of each attempt
+    counts from the arrival of its instances."""
     run_seconds: Count = 0
-    """The seconds that the ended attempts ran, from the arrival of their instances."""
+    """The total of seconds that the ended attempts ran, each from the arrival of its instances."""
     max_preemptions: Optional[Count] = None
     """The number of preemptions after which the job is planned as not preemptible: its tag `max_preemptions`."""
     preemptions: Count = 0
@@ -465,7 +464,7 @@ class Transition(Answer, frozen=True):
 
 
 class Why(Answer, frozen=True):
-    """More about why a job waits."""
+    """Details of the reason why a job waits."""
 
     ahead: tuple[JobName, ...] = ()
     """The first 20 waiting jobs that are ahead of this job and need the same pools, in the order of the queue."""
@@ -486,12 +485,12 @@ class JobDetail(JobSummary, frozen=True):
     request: TrainingJob = {}
     """The request as it was submitted."""
     why: Optional[Why] = None
-    """More about why the job waits; null if the job does not wait or has no reason in the last plan."""
+    """Details of the reason why the job waits; null if the job does not wait or has no reason in the last plan."""
     failure: Optional[JobFailure] = None
     """The failure of the job's last failed attempt; null if no attempt has failed."""
     ask_again_after: Optional[Ordinal] = None
-    """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
-    their own interval."""
+    """The seconds after which a program that follows the job should ask again, if the start is distant. Null if the
+    program may choose the interval."""
 
 
 class JobPage(Answer, frozen=True):
@@ -548,7 +547,7 @@ class PoolDrain(Answer, frozen=True):
     """The order of an admin to empty a pool: from `at` on, no job starts there, and running jobs are stopped."""
 
     at: Time
-    """The time from which the drain is in force. Before, a job starts only if its MaxRuntimeInSeconds ends by then."""
+    """The time from which the drain is in force. Earlier, a job starts only if its MaxRuntimeInSeconds ends by then."""
     in_force: bool = False
     """Whether the drain is in force now."""
     by: str = ""
@@ -571,7 +570,7 @@ class DrainAnswer(Answer, frozen=True):
     was_drained: bool = False
     """Whether the pool was drained before the request."""
     stopping: Count = 0
-    """The number of active jobs in the pool that the drain stops, now or at its time."""
+    """The number of active jobs in the pool that the drain stops when it takes effect."""
     staying: Count = 0
     """The number of active jobs in the pool that run to their ends."""
 
@@ -670,8 +669,8 @@ class ExternalJob(Answer, frozen=True):
 class Pause(Answer, frozen=True):
     """A pool that backs off.
 
-    SageMaker had no instances for the pool, counts ended instances late, or refuses a field that the policy adds to
-    requests.
+    SageMaker had no instances for the pool, still counts instances of ended jobs, or refuses a field that the policy
+    adds to requests. A pool also backs off while its region or account does not respond.
     """
 
     pool: str
@@ -771,6 +770,6 @@ class Identity(Answer, frozen=True):
     allowed_role_arns: tuple[str, ...] = ()
     """Execution roles that jobs may have; `*` stands for any characters."""
     carrier_owner: Optional[str] = None
-    """The part of carriers' names that identifies their owner: OWNER in examples/iam/training_shared.json."""
+    """The part of carriers' names that identifies the caller as owner: OWNER in examples/iam/training_shared.json."""
     queue_version: Optional[str] = None
     """The version of the queue's code."""

@@ -120,8 +120,8 @@ class PreviewAnswer(Answer, frozen=True):
     projects: tuple[ProjectPreview, ...] = ()
     """The projects that have active or waiting jobs."""
     in_use: tuple[str, ...] = ()
-    """Projects and pools that the policy removes although live jobs use them, and quotas that it lowers below the
-    instances of running non-preemptible jobs. Each requires `force` to apply the policy."""
+    """The conflicts of the policy with live jobs, such as removed projects and pools in use; sentences for people. Each
+    conflict requires `force` to apply the policy."""
     refused_submissions: tuple[str, ...] = ()
     """New submissions that only the previewed policy would refuse, such as those without a project or with the instance
     type of a removed pool; sentences for people."""

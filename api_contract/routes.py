@@ -54,7 +54,7 @@ class Operation(Generic[Answer_co]):
     statuses: Mapping[int, str]
     """The HTTP statuses of success, and their meanings."""
     errors: tuple[ErrorCode, ...]
-    """The errors that the queue may answer."""
+    """The error codes with which the queue may answer."""
     query: type[Body] | None = None
     body: Any = None
     """The type of the request body: a Body, or a document that is defined elsewhere."""

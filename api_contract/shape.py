@@ -45,7 +45,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True
         """Read one object of the API, from a newer or an older queue.
 
         Unknown members are ignored; missing members and nulls get their defaults. Raise UnreadableError if the data is
-        no such object, or a required member is missing.
+        not an object of this class, or a required member is missing.
         """
         try:
             return msgspec.convert(_without_nulls(data), cls)
@@ -59,7 +59,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True
 
 
 class Answer(Shape, frozen=True):
-    """An answer of the queue. A queue sends every member that it knows; an older queue may lack those with defaults."""
+    """An answer of the queue, with every member that the queue knows. An older queue may leave out optional members."""
 
 
 class Body(Shape, frozen=True, forbid_unknown_fields=True):

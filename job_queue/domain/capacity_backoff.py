@@ -1,8 +1,7 @@
 """Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and other jobs wait.
 
-A capacity key identifies a capacity that SageMaker can lack: a pool, or for a pool of any type the pool and the
-instance types, `<pool>/<instance types>`. A refusal of n instances applies to jobs that request n or more instances,
-and not to smaller jobs.
+A capacity key names the instances that SageMaker can lack. The key is the pool's name, or `<pool>/<instance types>` for
+a pool of any type. A refusal of n instances applies to jobs that request n or more instances, and not to smaller jobs.
 
 The waits grow with the failures (`backoff`). Quota lag is no failure: SageMaker still counts instances of jobs that
 have ended (`launching.quota_lag`). During quota lag one job is tried every `LAG_SECONDS`. After `LONGEST_LAG_SECONDS` a
@@ -72,7 +71,7 @@ class CapacityBackoff:
         return not self.has_failed and self.until <= now
 
     def has_key_of(self, pool: Pool) -> bool:
-        """Return whether the backoff's capacity key is that of a pool, or of an instance type in a pool of any type."""
+        """Return whether the backoff is for the pool, or for some of the instance types in a pool of any type."""
         return (self.capacity_key if pool.instance_type else self.capacity_key.rpartition("/")[0]) == pool.name
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
@@ -128,10 +127,11 @@ def after_refusal(
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
         failure. So the refusals of jobs that were launched together count as one failure.
-    :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests of any size.
+    :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests. The backoff then applies
+        to jobs of any size.
     :param lag: message about the instances that SageMaker counts, if they are more than the queue knows. Such a refusal
         is no failure in the first `LONGEST_LAG_SECONDS`.
-    :param unreachable: message, if the region or account did not respond to a call of any size.
+    :param unreachable: message, if the region or account did not respond. The backoff then applies to jobs of any size.
     """
     if len(wanted) != 1:
         return ()
@@ -171,12 +171,12 @@ def backoffs_of_silent_site(
 
 
 def backoffs_while_tried(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs that apply to a job, each in its state while the job is tried."""
+    """Return the backoffs that apply to a job, as `CapacityBackoff.while_tried` returns them."""
     return tuple(backoff.while_tried(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the changed backoffs after a job has given back instances, which one waiting job may now try to get.
+    """Return the changed backoffs after a job has given back instances. One waiting job may now try to get them.
 
     Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
     counts these instances for some more minutes. So the next try is not brought forward, and the quota lag may last

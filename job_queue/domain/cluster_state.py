@@ -1,4 +1,4 @@
-"""The state with which a cycle plans (live jobs, external jobs, metadata), and the planner's snapshot made from it."""
+"""The state that a cycle reads (live jobs, external jobs, metadata), and its conversion to the planner's snapshot."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -154,7 +154,7 @@ class ClusterState:
         return used
 
     def warm(self) -> dict[str, int]:
-        """Return the instances that are kept warm and not in use, by pool."""
+        """Return the instances of warm pools that can be used or released, by pool."""
         kept: dict[str, int] = {}
         for job in usable_warm_pools(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
@@ -190,7 +190,7 @@ class ClusterState:
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """Return the outlook's past use plus the attempts that have ended since; empty if plans do not need it."""
+        """Return the outlook's past use plus that of attempts that ended later; empty if plans do not need past use."""
         if not depends_on_past_use(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)

@@ -37,9 +37,9 @@ class ComparisonAge:
 
 @dataclass(frozen=True, slots=True)
 class SilentSites:
-    """The number of other sites with ended attempts that no event has reported, so that the comparison found them.
+    """The number of other sites whose events do not arrive, sent once per tick.
 
-    The event is sent once per tick.
+    At such a site the comparison has found ended attempts that no event had reported.
     """
 
     count: int
@@ -54,7 +54,7 @@ class IdleInstances:
 
 @dataclass(frozen=True, slots=True)
 class UnsavedJob:
-    """The event that a preemptible job has run for an hour without a checkpoint. It is sent once for each attempt."""
+    """The event that a preemptible job has run for an hour without a checkpoint, sent once for each attempt."""
 
     job: Job
     has_folder: bool  # whether the job has a checkpoint folder
@@ -164,7 +164,7 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return _of_running(old, new)
     failure = new_failure(transition)
     if failure is not None and new.tries == 0:
-        # A retry after a failure of the job itself has no event. When no retries are left, the event is FINISHED.
+        # A retry without a backoff has no event, unless other failures named the same GPU. Without a retry: FINISHED.
         return JobEvent.GPU_RETURNED if failure.returned_gpus else None
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None

@@ -7,7 +7,7 @@ QueueError                  root: message, field and remedy; the api maps each c
 ├── NameTaken               the job name belongs to another request
 ├── Conflict                the job's state does not allow the command
 ├── StalePolicy             the policy was changed after it was read
-├── InUse                   a policy removes resources that live jobs need
+├── InUse                   a policy removes or changes resources of live jobs
 ├── TooMany                 a limit is reached, such as that of the waiting jobs of an owner
 ├── TooLarge                the request is larger than the queue can store
 ├── TakesTooLong            the answer cannot be computed in the time that a caller waits
@@ -92,7 +92,7 @@ class StalePolicy(QueueError):
 
 
 class InUse(QueueError):
-    """An error because a policy removes a project or a pool of live jobs, or lowers a quota below their use."""
+    """An error because a policy removes or changes resources of live jobs; see `services.policy_conflicts`."""
 
 
 class TooMany(QueueError):

@@ -1,11 +1,11 @@
-"""Identities of callers: the owner that a caller's ARN means, and the callers that a pattern in the policy matches.
+"""Identities of callers: the owner of a caller's jobs, and the callers that a pattern in the policy matches.
 
-API Gateway identifies a user by the user's ARN. The caller in a role's session is identified by the session's ARN,
-`arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. The caller that assumes a role names the session.
-If the caller gives no name, a library or a service invents a name, which differs each time.
+API Gateway identifies a user by the user's ARN. A caller that has assumed a role is identified by the ARN of the
+session, `arn:aws:sts::A:assumed-role/NAME/SESSION`, which does not have the role's path. The caller may choose the name
+of the session. Otherwise a library or a service invents a name, which differs each time.
 
-The patterns of invented names come from the code of botocore and the AWS SDKs. Those for ECS, EKS and CodeBuild come
-from their documentation.
+The patterns of invented names come from the code of botocore and the AWS SDKs. The patterns for ECS, EKS and CodeBuild
+come from the documentation of these services.
 """
 
 import re

@@ -11,7 +11,7 @@ from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, is_limit_reached, recent_preemptions
 
-PARKED = 7_000_000_000  # added to the time when the parking ends, so that the sum is above all inverted priorities
+PARKED = 7_000_000_000  # added to the end time of a parking; the sum is larger than each inverted priority
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
 PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after this position
 
@@ -44,7 +44,7 @@ STAGES = frozenset(
 """The SecondaryStatus values of a training job in progress. A stop and an end are states of the job, not stages."""
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
-LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and the least that an attempt gets of it
+LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and shortest time limit of an attempt because of it
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
 
@@ -79,7 +79,7 @@ class StartByAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """An unanswered call: a CreateTrainingJob call whose intent is recorded, but not SageMaker's answer."""
+    """A CreateTrainingJob call whose intent is recorded. SageMaker's answer is not recorded yet."""
 
     sent_at: int  # epoch seconds
     expires_at: int  # epoch seconds after which the call can no longer take effect
@@ -87,7 +87,10 @@ class LaunchCall:
 
 @dataclass(frozen=True, slots=True)
 class LateLaunch:
-    """An attempt that a late call could launch again, if its training job is deleted so that its name is free again."""
+    """An attempt that a late call could launch again. Such a call succeeds only if the attempt's name is free again.
+
+    A name becomes free again when its training job has ended and is deleted in SageMaker.
+    """
 
     attempt: int
     until: int  # epoch seconds after which no call for the attempt can take effect
@@ -196,8 +199,8 @@ class Job:
     backoff_until: int | None = None  # epoch seconds
     was_interrupted: bool = False  # an attempt was preempted, requeued, drained or stopped as hung
     tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
-    # launches in a row that were refused because of this job, or whose carrier failed before its agent had started; at
-    # least MANY_REFUSALS after a lasting refusal
+    # Number of launches in a row that failed because of this job: SageMaker refused the launch, or the member's carrier
+    # failed before its agent had started. A lasting refusal raises the number to MANY_REFUSALS at least.
     refusals: int = 0
     # Epoch seconds of the first and the last refusal in `refusals`; None: the last launch was not refused.
     refused: tuple[int, int] | None = None
@@ -214,7 +217,7 @@ class Job:
     keep_warm: int | None = None  # seconds for which the instances of the attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: no alternative names one
     reason: str | None = None  # reason of the failure or the stop, or of the last backoff
-    # Epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`.
+    # Epoch seconds until which the job is last in its waiting queue; see `controller.waiting.parking`.
     parked: int | None = None
     parked_for: str | None = None  # reason for which the job was last parked
     stage: str | None = None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown
@@ -231,7 +234,7 @@ class Job:
     agent_key: str | None = None  # for a carrier: its agent's public number, hexadecimal; None: not published yet
     empty_since: int | None = None  # for a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 to which the job writes, checkpoints first; see access.places
-    site: Site | None = None  # where the current attempt is, or its launch; None: the home site, or the job waits
+    site: Site | None = None  # site of the current attempt or its launch; None: the home site, or the job waits
     resumes_at: Site | None = None  # site of the latest attempt that had instances; None: home, or no such attempt
     portability: Portability | None = None  # None: not examined, so the job runs at the home site only
 
@@ -377,7 +380,9 @@ def live_position(job: Job) -> str:
 
 
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = (), *, interactive: bool = False) -> str:
-    """Return the key of the waiting queue for jobs of a project with the same instance types, in any number.
+    """Return the key of the waiting queue for jobs with the same project, instance types and tag `pools`.
+
+    The numbers of instances make no difference.
 
     A cycle reads only the first jobs of each waiting queue. Interactive jobs have separate waiting queues, so that a
     cycle reads them regardless of the number of training jobs that wait.
@@ -443,7 +448,8 @@ class WarmPool:
 class ExternalTrainingJob:
     """A training job that uses capacity, and that no job of the queue records as its current attempt.
 
-    A warm pool is stored as the training job that left it. That training job has ended, and may have been an attempt.
+    A warm pool is stored as the training job that had its instances before. That training job has ended, and may have
+    been an attempt of the queue.
     """
 
     name: str  # key of the training job: its name in SageMaker, and its site unless that is the home site

@@ -57,7 +57,7 @@ class AppliedPolicy:
 
     @property
     def excess(self) -> int:
-        """The instances of all pools together above the ceiling. Pools without a capacity do not count."""
+        """The number of instances by which all capacities together exceed the ceiling; 0 if they do not."""
         return max(0, total_capacity(self.policy) - self.ceiling) if self.ceiling is not None else 0
 
 
@@ -71,9 +71,10 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 
 
 def total_capacity(policy: Policy) -> int:
-    """Return the capacity of all pools together, without pools of training plans that have no capacity.
+    """Return the sum of the capacities of all pools.
 
-    Such pools get the instances that the other pools leave.
+    A pool with a training plan may have no capacity. Such a pool adds nothing, because it gets the instances that the
+    other pools leave.
     """
     return sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
 
@@ -104,10 +105,10 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
 
     Slots are derived again for each plan of a cycle, so that a new policy needs no migration.
 
-    Each alternative of the request may run in the allowed pools of its instance types, in the order in which they are
-    allowed (`allowed_pools`). With the tag `pools`, it may run in allowed pools of any instance type. An alternative
-    with a training plan may run only in the allowed pools of that plan. If a job accepts several sizes, the best size
-    comes first, in each of its pools.
+    Each alternative of the request may run in the allowed pools of its instance types, in the order of
+    `allowed_pools`. With the tag `pools`, a job may run in allowed pools of any instance type. An alternative with a
+    training plan may run only in the allowed pools of that plan. If a job accepts several sizes, the slots of the best
+    size in all pools come first.
 
     An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
     reports this type. A project that no longer exists allows no pool.
@@ -277,7 +278,7 @@ def checkpoint_address(request: TrainingRequest, job: Job, policy: Policy) -> st
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
     """Return the pools in which the job could run if it accepted all pools of its project, its present pools first.
 
-    The result is empty if there are no others than the present pools.
+    The result is empty if the job can already run in all of these pools.
     """
     project = project_of(policy, job.project)
     if project is None:
@@ -323,8 +324,8 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 def _count_in(pool: Pool, job: Job) -> int | None:
     """Return the number of instances that a job requests in a pool of the tag `pools`.
 
-    Use the number of the first alternative with the pool's type; without one, the number of the first alternative.
-    Alternatives with a training plan that the pool does not have are left out. None: no alternative is left.
+    Use the first alternative with the pool's type, or the first alternative if none has this type. Leave out
+    alternatives with a training plan that the pool does not have. None: no alternative is left.
     """
     choices = [(alternative, plan) for alternative, plan in zip_longest(job.demand, job.plans)]
     of_type = [choice for choice in choices if pool.instance_type in choice[0]]

@@ -33,13 +33,13 @@ from job_queue.scheduler import (
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
-MOST_PATTERNS = 500  # patterns of one project, because each is compared with a caller
+MOST_PATTERNS = 500  # patterns of one project, because a request may be compared with each pattern
 
 
 def parse_policy(
     document: object, max_capacity: int | None = None, *, may_share: bool = True, home: HomeSite | None = None
 ) -> Policy:
-    """Return a valid policy.
+    """Read a policy document and validate it.
 
     :param max_capacity: limit on the sum of the pools' instances; None: no limit.
     :param may_share: whether the stack supports shared instances.
@@ -119,7 +119,7 @@ def _failure_rules(policy: Policy) -> Iterator[str]:
 
 
 def _pools(policy: Policy) -> Iterator[str]:
-    """Yield the faults of single pools, which are mostly fields that exclude one another."""
+    """Yield the faults of single pools, such as two fields that exclude each other."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, which is allowed only if it is the only pool"

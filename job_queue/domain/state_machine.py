@@ -1,11 +1,12 @@
-"""All transitions of a job, each as a pure function from a job to its JobTransition.
+"""The transitions of a job, each as a pure function from a job to its JobTransition.
 
     pending | preempted ──> starting ──> running ──> completed | failed | stopped
         ^                       │          │ │
         ├── refused ────────────┘          │ └──> stopping ──> preempted | completed | failed | stopped
         └── tried again, or cut off ───────┘
 
-docs/background/life-of-a-job.md and docs/developers/protocol.md have the rules.
+`carriers.transitions` has the transitions that only carriers and members have. docs/background/life-of-a-job.md and
+docs/developers/protocol.md have the rules.
 """
 
 import re
@@ -54,7 +55,7 @@ from job_queue.scheduler import NOTHING, Drain, JobState, clock, duration, join
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 MOST_COMPARED = 200  # last log lines that rules are compared with
-MOST_REASON_BYTES = 1500  # of SageMaker's reason in a job's reason; the rest is for the cause
+MOST_REASON_BYTES = 1500  # largest part of SageMaker's reason in a job's reason; the rest of the space is for the cause
 RETRY_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
 
 _ROUND_BRACKETS = str.maketrans("[]", "()")
@@ -211,7 +212,7 @@ def record_refusal(
         )
     if backoffs and not _is_pool_at_fault(backoffs):
         return _back_off(job, now, message, job.attempt, backoffs)
-    # Refusals for fields of the pool together count once: an admin can repair the pool at any time.
+    # All refusals for fields of the pool together count as one, because an admin can repair the pool at any time.
     refusals = max(1, job.refusals) if backoffs else max(job.refusals + 1, MANY_REFUSALS * lasting)
     changes: dict[str, Any] = {
         "refusals": refusals,
@@ -343,7 +344,7 @@ def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition
 def record_hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
     """Record that a running attempt hangs, once for each attempt.
 
-    :param since: epoch seconds since which the attempt is silent, at least.
+    :param since: epoch seconds since which the attempt is silent; the silence may have begun earlier.
     :param requeue: whether the next cycle stops the attempt, so that the job waits again (`stop_hung`).
     """
     silent = f"hangs: no log line, no checkpoint and idle GPUs since {clock(since)} at the latest"
@@ -405,7 +406,7 @@ def cancel(job: Job, by: str, now: float) -> JobTransition:
 
 
 def change(job: Job, by: str, now: float, *, priority: int, held: bool, requeue: bool = False) -> JobTransition:
-    """Change a job's priority, put it on hold, release it, or request that its attempt is stopped and it waits again.
+    """Change a job's priority, hold or release the job, or request a requeue.
 
     A waiting job moves to its new position in its waiting queue at once. A requeue of an active job is only recorded.
     The next cycle then stops a running attempt (`stop_requeued`). A starting attempt is stopped after its launch.
@@ -443,8 +444,8 @@ def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransitio
 
     The job stays in the same waiting queue, even if it may now run in further pools.
 
-    :param further: the pools in which the job may run from now on, for `next_pool`; empty if its project has no others
-        that can run it. Without further pools, the job keeps waiting, as with `notify`.
+    :param further: for `next_pool`: all pools in which the job may run from now on. Empty if its project has no
+        further pools for the job; then the job keeps waiting, as with `notify`.
     """
     missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:
@@ -504,11 +505,11 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
 
 def _within_total_runtime(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
-    """Add the runtime of the ended attempt to the job's, and stop the job if its `max_total_runtime` is used up."""
+    """Add the ended attempt to the job's `run_seconds`, and stop the job if its `max_total_runtime` is used up."""
     job, ended = transition.old, transition.ended
     attempt_seconds = run_seconds(job, now, ending.report)
     total_seconds = job.run_seconds + attempt_seconds
-    # If no run time is known, an interrupted attempt counts as having run, unless an earlier attempt has surely run.
+    # An interrupted attempt without a known runtime is assumed to have run, if no earlier attempt is known to have run.
     has_run = attempt_seconds or (transition.new.was_interrupted and not job.was_interrupted and not job.run_seconds)
     new = replace(transition.new, run_seconds=total_seconds, resumes_at=job.site if has_run else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
@@ -528,8 +529,8 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
 def _with_infra_check(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
     """Record whether the instances of the next attempt are to be checked, after a failure of the hardware.
 
-    A due check stays due until an attempt gets instances, because SageMaker checks the instances of an attempt. An
-    internal error of SageMaker does not count as a failure here, because the error may be the result of the check.
+    A due check stays due until an attempt gets instances, because only then SageMaker can check them. An internal error
+    of SageMaker does not count as a failure here, because the error may be the result of the check.
     """
     job, failure = transition.old, new_failure(transition)
     if failure is not None and failure.failure_class != FailureClass.INTERNAL:
@@ -608,7 +609,7 @@ def _after_failure(
         return _with_failure_class(ended, FailureClass.CAPACITY.value)
     failed = ending.failed or failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and job.carrier_attempt is not None:
-        # The job is a member whose carrier or agent failed. That is no failure of the job, so no rule applies to it.
+        # The job is a member whose carrier or agent failed. Rules apply only to failures of the job itself.
         failed = failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and is_built_in(failed):
         back_off = _back_off(job, now, why, job.attempt + 1, backoffs, failure=failed)
@@ -654,10 +655,10 @@ def _seconds_run(job: Job, ending: Ending, now: float) -> float:
 
 
 def _with_cause(why: str, failed: FailedAttempt) -> str:
-    """Return SageMaker's reason with the class and the cause at its end, in the form that `failure_class_in` reads.
+    """Return SageMaker's reason followed by the class and the cause, in the form that `failure_class_in` reads.
 
-    The cause may quote the program's output, and therefore follows SageMaker's reason. `access.program_output` then
-    redacts both for callers who may not see the output.
+    The cause may quote the program's output. `access.program_output` redacts the end of a text, so the cause must be
+    behind SageMaker's reason.
     """
     if failed.failure_class == FailureClass.UNKNOWN:
         return why
@@ -672,9 +673,9 @@ def new_failure(transition: JobTransition) -> FailedAttempt | None:
 
 
 def failure_class_in(reason: str | None) -> str | None:
-    """Return the class in the reason of a failed job; None if there is none.
+    """Return the failure class in the reason of a failed job; None if there is none.
 
-    The index of finished jobs has no other attribute with the class.
+    Lists of finished jobs need this, because their index has no other attribute with the class.
     """
     found = _CLASS_IN_REASON.search(reason or "")
     return found[1] if found else None
@@ -739,7 +740,7 @@ _WITHOUT_ATTEMPT: Mapping[str, Any] = {
     "cut_off": None,
     "stage": None,
     "stage_at": 0,
-    "valid_proofs": (),  # every call of the attempt was refused, or the attempt has ended: none is alive
+    "valid_proofs": (),  # each call of the attempt was refused, or the attempt has ended
     "allocation": None,
     "carrier_attempt": None,
 }
@@ -774,7 +775,7 @@ def _back_off(
     """Make the job wait until a backoff ends. Use the given capacity backoffs, or else a backoff of the job itself.
 
     If a pool is at fault, use both: the job waits longer than the pool, so that another job gets the pool's next try.
-    The cause may be the job's own request.
+    That try shows whether the pool or this job's own request is the cause.
     """
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     until = max((backoff.until for backoff in backoffs), default=int(now))

@@ -3,8 +3,8 @@
 `services/submission.py` refuses a job that would write to a place of another owner.
 
 A live job claims its places and everything below them. Only jobs of the same owner may claim the same places, because
-a job of another owner could change checkpoints or results there. An output path itself is no place: SageMaker puts the
-output of each training job into a folder of this path, named after the training job.
+a job of another owner could change checkpoints or results there. An output path itself is no place. SageMaker puts the
+output of each training job into a folder of this path that is named after the training job.
 
 A place is written as `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded
 length, and a place below another place begins with the name of that other place.
@@ -30,12 +30,12 @@ class Claim:
 
 
 MOST_PLACES = 10  # places of a job; the queue looks up other claims on each place, and on all places above it
-DEPTH = 24  # folders of a place that count; a deeper place has the name of its folder at this depth
+DEPTH = 24  # most folders in the name of a place; a deeper place has the name of its folder at this depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
 _CHECKPOINTS = "CheckpointConfig.S3Uri"
-_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and each of their rules
+_OUTPUTS = frozenset({"S3OutputPath"})  # for the model, TensorBoard, debugger, profiler, and their rules
 _DOMAIN = re.compile(r"\.amazonaws\.com(?:\.cn)?\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9-]+", re.ASCII)
 
@@ -101,8 +101,8 @@ def bucket_and_key(address: str) -> tuple[str, str]:
 def _bucket_in_host(host: str) -> str | None:
     """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`: empty if none, None if not of S3.
 
-    A bucket's name may have dots. Of several labels that could be `s3`, the last one is meant. Capital letters make no
-    difference in a host. The time is linear in the length of the host, which callers choose.
+    A bucket's name may have dots, so several labels may look like `s3`; the last one counts. Upper and lower case are
+    equal in a host. The time is linear in the length of the host, because callers choose the host.
     """
     host = host.lower()
     domain = _DOMAIN.search(host)

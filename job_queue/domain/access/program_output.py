@@ -1,4 +1,4 @@
-"""Redact a failed program's output for callers other than the owner: the output may contain the command line."""
+"""Redact a failed program's output for callers who may not see the job's values, such as the command line."""
 
 import re
 

@@ -2,7 +2,7 @@
 
 The policy gives roles and buckets to a project. A project without roles may use all roles, and a project without
 buckets may use all buckets. Training plans are used only through the pools of the policy. The permissions of a role are
-not checked: a container can read each bucket that its role may read, including buckets that the policy does not allow.
+not checked. So a container can read all buckets that its role may read, even if the policy does not allow them.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def role_issue(pattern: str) -> str | None:
 
 
 def why_no_role_there(role: str | None, site: Site, project: Project) -> str | None:
-    """Return why a project's job may not have its role's counterpart in a site's account, as a clause; None if it may.
+    """Return why a job may not use the role of the same name in a site's account, as a clause; None if it may.
 
     :param role: ARN of the job's role at home; None: it is not known.
     """
@@ -123,7 +123,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
 
 
 def _without_wildcards(entry: str) -> list[str]:
-    """Return the parts of an entry without `*` at its end: `data/*` permits any folder, and each may be a job's own."""
+    """Return the parts of an entry, without `*` at its end: each folder that `data/*` permits may be of one job."""
     parts = entry.split("/")
     while len(parts) > 1 and not parts[-1].strip("*"):
         parts.pop()
@@ -146,7 +146,7 @@ def _plans(
 
 
 def _lies_in(address: str, entry: str) -> bool:
-    """Return whether an address is inside a bucket, or inside folders of a bucket.
+    """Return whether an address is inside the bucket or the folders that an entry names.
 
     An address whose key begins with a slash is inside a folder without a name, which no entry with folders matches.
     """

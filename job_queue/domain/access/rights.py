@@ -91,7 +91,7 @@ class Rights:
     def relations(
         self, caller: str, *, project: Project | None = None, owner: str | None = None
     ) -> frozenset[Relation]:
-        """Return a caller's relations: all that apply, and the relation of every caller.
+        """Return all relations of a caller, including the relation that every caller has.
 
         :param project: the project of the job in question.
         :param owner: the recorded owner of the job in question.

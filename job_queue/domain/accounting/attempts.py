@@ -19,7 +19,7 @@ CLOCK_SECONDS = 3600  # tolerance for a reported time after the recorded end, or
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """The known facts about an attempt at its end, besides its job. Times are epoch seconds."""
+    """The facts about an attempt at its end that its job does not contain. Times are epoch seconds."""
 
     created: float | None = None  # time at which SageMaker accepted the attempt
     began: float | None = None  # time at which the attempt got its instances and billing begins; None: it got none
@@ -73,7 +73,7 @@ class AttemptRecord:
     market: str | None = None
     made_room_for: str | None = None  # claimant for which the attempt was stopped
     borrowed: int = 0  # instances beyond the project's quota at the start
-    lost: int | None = None  # seconds of work on each instance that the end has lost; None: not known, or no loss
+    lost: int | None = None  # lost seconds of work on each instance; None: not known, or an outcome that loses nothing
     max_runtime: int | None = None  # seconds that the request allows
     image: str | None = None
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
@@ -171,7 +171,7 @@ def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int |
 
 
 def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], policy: Policy) -> int:
-    """Return the instances beyond its project's quota that a job gets by a start.
+    """Return the number of instances beyond the project's quota that a starting job gets.
 
     :param used: pool -> instances that the project already has.
     """
@@ -183,7 +183,7 @@ def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], pol
 class PastUseOfAttempts:
     """The sum of attempt records under one policy. Another policy needs a new sum over all records.
 
-    An attempt counts with its instances times the seconds from their arrival until its end, as in `smq usage`. An
+    The use of an attempt is its instances times the seconds from their arrival until its end, as in `smq usage`. An
     attempt that never had instances does not count. Memory is bounded for any number of records (`UseLedger`). A
     record that is added twice counts twice.
 

@@ -24,7 +24,7 @@ class Ending:
     starved: bool = False  # stopped because its instances were not available in time
     cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
-    failed: FailedAttempt | None = None  # the failure by log and rules; None: by its reason and built-in actions
+    failed: FailedAttempt | None = None  # the failure by log and rules; None: use SageMaker's reason and no rules
 
     @property
     def is_known(self) -> bool:

@@ -102,8 +102,9 @@ def launch_request(
     pool: Pool,
     project: str,
 ) -> dict[str, Any]:
-    """Return the CreateTrainingJob request of a carrier. A carrier's mailbox is named after its only attempt.
+    """Return the CreateTrainingJob request of a carrier.
 
+    :param name: name of the carrier's job.
     :param request: request of the first member.
     :param program: the address in S3 of the folder with the agent.
     :param settings: hyperparameters with which the agent finds its mailbox and verifies orders.

@@ -1,4 +1,4 @@
-"""Members: the tag `gpus`, the requests that it allows, and the kinds of members that may share an instance."""
+"""Members: the tag `gpus`, the requests that may have this tag, and the kinds of members that may share an instance."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
 # Types of input data that SageMaker can provide to a program, but the agent cannot.
 _UNSUPPORTED_DATA_TYPES = ("ManifestFile", "AugmentedManifestFile")
 _SUPPORTED_INPUT_MODES = ("File", "FastFile")
-_LOCAL_PATHS = "/opt/ml/"  # folders of members below this one
+_LOCAL_PATHS = "/opt/ml/"  # the checkpoint folder of a member must be below this folder
 _WHOLE_INSTANCES = "Leave out the tag gpus to have whole instances."
 
 
@@ -114,7 +114,7 @@ def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -
     Members on one instance share a kernel, a role and a network. Preemptible and other members have different kinds, so
     that the carriers of preemptible members can be evicted.
 
-    :param owner: the only owner whose members may share; None: the owners of the project trust one another.
+    :param owner: the only owner whose members may share an instance; None: members of all owners in the project may.
     """
     carrier = carrier_request(request)
     same = [sorted(carrier.items(), key=lambda it: it[0]), owner, preemptible]

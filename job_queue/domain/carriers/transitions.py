@@ -41,7 +41,7 @@ def give_up(carrier: Job, now: float) -> JobTransition:
 
 
 def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
-    """Record a backoff of a member whose carrier's launch was refused. The backoff is that of a refused job."""
+    """Record a backoff of a member whose carrier's launch was refused, as if the member itself had been refused."""
     return _back_off(member, carrier.reason, now, refused=member.refused_until(now))
 
 

@@ -1,1 +1,1 @@
-"""The expectations about live jobs, derived from finished jobs. The code is pure."""
+"""Expectations about live jobs, such as runtimes, starts and hangs, derived from attempt records and metrics."""

@@ -53,7 +53,7 @@ def may_hang(job: Job) -> bool:
 
 
 def suspects(cluster: ClusterState, idle: Mapping[str, float], now: float, turn: int) -> list[Job]:
-    """Return the jobs with idle GPUs, whose logs and checkpoints must be looked up: at most MOST_LOOKED_AT of them.
+    """Return jobs with idle GPUs, whose logs and checkpoints must be looked up: at most `MOST_LOOKUPS` jobs.
 
     :param idle: training job -> epoch seconds since which its GPUs have been idle.
     :param turn: a number that grows with each call. If there are more suspects, each call begins with other suspects.

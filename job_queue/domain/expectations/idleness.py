@@ -65,6 +65,9 @@ def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, 
 
 
 def _gpu_instances(job: Job, with_gpus: frozenset[str]) -> int:
-    """Return the largest number of instances with GPUs that a job may have. Each must have figures to count as idle."""
+    """Return the largest number of instances with GPUs that a job may have.
+
+    The job can count as idle only if at least this number of instances have figures.
+    """
     sizes = [it for it in job.demand if sum(it.values()) == job.instances] or job.demand
     return max(sum(count for kind, count in it.items() if kind in with_gpus) for it in sizes)

@@ -55,7 +55,7 @@ class Outlook:
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on past use
     counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT_SECONDS` that `past_use` includes
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> its expected start
-    errors: UsualErrors = UsualErrors()  # how wrong estimates usually are
+    errors: UsualErrors = UsualErrors()  # the usual errors of estimated starts
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
     saved_work: SavedWork = SavedWork()  # long-running preemptible jobs with and without checkpoints

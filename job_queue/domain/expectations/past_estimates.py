@@ -1,4 +1,7 @@
-"""Past estimates of starts, their scores once the jobs have started, and the interval of the next estimates."""
+"""Past estimates of starts, their scores once the jobs have started, and the interval of the next estimates.
+
+A look is a set of estimates that were made at the same time.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +25,7 @@ UNKNOWN_WAIT = 3600.0  # seconds that replace an unknown estimated wait, unless 
 
 @dataclass(frozen=True, slots=True)
 class PastLook:
-    """Some estimates of one moment: scores of the jobs that have started, and the estimated waits of the others."""
+    """A look: the scores of the jobs that have started since then, and the estimated waits of the other jobs."""
 
     at: float  # epoch seconds
     scores: tuple[float, ...] = ()
@@ -98,8 +101,8 @@ class StartInterval:
     likely: float | None = None
     latest: float | None = None
     not_after: float | None = None  # hardly any job starts later
-    level: float | None = None  # share of such intervals that are right; None: not known, the futures give the times
-    looks: int = 0  # looks from which the level comes
+    level: float | None = None  # share of such intervals that contain the actual start; None: not known
+    looks: int = 0  # number of past looks whose estimates can be compared with actual starts
 
 
 def depends_on_queue(estimate: Estimate) -> bool:
@@ -117,7 +120,9 @@ def estimated_wait(estimate: Estimate, at: float, entered: float) -> float:
 
 
 def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors) -> StartInterval:
-    """Return the interval of a start, from the usual errors of estimates or, if these are unknown, from the futures.
+    """Return the interval in which a job may start.
+
+    Use the usual errors of estimates. If these errors are unknown, use the range of the simulated futures.
 
     :param at: epoch seconds of the estimate.
     :param entered: epoch seconds of the job's submission.

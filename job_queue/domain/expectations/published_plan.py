@@ -8,7 +8,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Plan
 
-OUTDATED_SECONDS = 3 * 60  # readers see the age of a plan that is older; normally a tick confirms it each minute
+OUTDATED_SECONDS = 3 * 60  # readers see the age of an older plan; normally a tick confirms the plan each minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class LastCycle:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """The part of a plan that is stored for readers: no values of requests, but SageMaker's reasons in full.
+    """The part of a plan that is stored for readers, without values of requests.
 
-    The API decides for each caller which part of a reason is shown.
+    SageMaker's reasons are stored in full. The API decides for each caller which part of a reason is shown.
     """
 
     at: float = 0.0  # epoch seconds of the plan
     holds: tuple[Hold, ...] = ()  # in the order in which their jobs would be served
-    versions: Mapping[str, int] = field(default_factory=dict)  # waiting job that was planned -> its version then
+    versions: Mapping[str, int] = field(default_factory=dict)  # planned waiting job -> its version in the plan
     starting: frozenset[str] = frozenset()  # jobs that the plan starts
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> department or project -> fair share
     window: int = 0  # the policy's `window`

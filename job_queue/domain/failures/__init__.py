@@ -1,6 +1,6 @@
 """Failures: the class of a failed attempt, the sentence and the remedy for people, and the rank that failed first.
 
-Import public names from this package only.
+Other packages import only from this package, and not from its modules.
 """
 
 from job_queue.domain.failures.classes import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure

@@ -21,8 +21,8 @@ class Weight(IntEnum):
 class Clue:
     """A text that points to a class.
 
-    A line has the clue if it contains one of ``markers``, in upper or lower case, and the ``pattern`` matches a part of
-    the line. Without a pattern, a marker is enough.
+    A line has the clue if it contains one of ``markers`` and the ``pattern`` matches a part of the line. Upper and
+    lower case are equal. Without a pattern, a marker is enough.
     """
 
     failure_class: FailureClass

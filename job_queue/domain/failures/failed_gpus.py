@@ -35,8 +35,7 @@ class GpuFailure:
 def gpus_in(reason: str | None, lines: Sequence[str]) -> tuple[str, ...]:
     """Return the UUIDs of GPUs in the log and the reason of a failed attempt, at most `MOST_GPUS`.
 
-    GPUs in lines about a hardware error come first. The other GPUs are those of the instances, one of which may be
-    defective.
+    GPUs in lines about a hardware error come first. Any other logged GPU may be the defective one, too.
     """
     suspects: dict[str, None] = {}
     others: dict[str, None] = {}

@@ -31,7 +31,7 @@ def printable(text: str, longest: int) -> str:
 
 
 def bounded_line(line: str) -> str:
-    """Return a line of a log as it is read: the beginning and the end if it is long, without control characters."""
+    """Return a line without control characters. If the line is long, return only its beginning and its end."""
     if len(line) > LONGEST_LINE:
         line = f"{line[:_HEAD]} … {line[-(LONGEST_LINE - _HEAD - 3) :]}"
     return "".join(letter if letter.isprintable() else " " for letter in line).rstrip()

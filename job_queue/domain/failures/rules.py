@@ -1,8 +1,8 @@
 """The rules that choose the action after a failed attempt. The first rule that applies decides.
 
 The rules of the job's tag come first, then those of its project and of the policy, then the built-in actions. A pattern
-of a rule is a text with `*`, whose parts are searched one after the other. So a user's pattern cannot keep the function
-busy for long, which a regular expression could.
+of a rule is a text with `*`, and not a regular expression. The parts of a pattern are searched one after the other, so
+no pattern of a user can take long.
 """
 
 import re
@@ -135,7 +135,9 @@ def described(rule: FailureRule) -> str:
 
 
 def contains(pattern: str, text: str) -> bool:
-    """Return whether a text contains a pattern, in any case. `*` matches any characters; `_` and a space are equal.
+    """Return whether a text contains a pattern. `*` matches any characters.
+
+    Upper and lower case are equal, and `_` and a space are equal.
 
     The parts of the pattern are searched from left to right, each after the previous part. The earliest place of a part
     is always right, because it leaves the most text for the later parts.

@@ -58,7 +58,7 @@ def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
 class Walk:
     """One walk: first from the newest training job to the known part, then a part of the sweep."""
 
-    listing: ListingProgress  # the listing from which the walk continues
+    listing: ListingProgress  # the progress from which the walk continues
     began: int  # epoch seconds
     site: Site | None = None  # None: the home site
     alive: set[str] = field(default_factory=set)  # training jobs
@@ -86,7 +86,7 @@ class Walk:
         return self._created.get(name, than) > than
 
     def progress_after(self, unclear: Iterable[str]) -> ListingProgress:
-        """Return the listing after the walk.
+        """Return the progress after the walk.
 
         :param unclear: found training jobs that are not in the tables yet. The next walk finds them again.
         """

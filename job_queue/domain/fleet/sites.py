@@ -1,8 +1,8 @@
 """Sites: the accounts and regions in which the queue launches training jobs.
 
 The home site is that of the queue's stack. The home site is written as None everywhere, so that a queue with one site
-stores nothing about sites. Training jobs of two sites may have the same name, so a training job is identified by its
-key: its name, and its site unless that is the home site.
+stores nothing about sites. Training jobs of two sites may have the same name. So the key of a training job consists of
+its name and its site; the home site is left out.
 """
 
 from collections.abc import Iterable

@@ -74,9 +74,9 @@ def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
     """Return the calendar of each pool that has a training plan.
 
-    Until the first request about a plan, its calendar is never open. If SageMaker has never answered, the pool has no
-    calendar, so its capacity in the policy counts at any time. If such a pool has no capacity in the policy, its
-    calendar is never open.
+    Until the first request about a plan, the pool's calendar is never open. If SageMaker has not answered any request,
+    a pool with a capacity in the policy gets no calendar, so its capacity counts at any time. A pool without a capacity
+    gets a calendar that is never open.
     """
     found = {}
     for pool, arn in _pools_with_plans(policy):
@@ -102,7 +102,7 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
     """Return the time at which a running job will lose its instances (epoch seconds), and the plan's name.
 
     Return None if the time is more than `NOTICE_SECONDS` away or was already announced. Also return None if the job
-    reaches its time limit (`Job.attempt_limit`) before.
+    reaches its time limit (`Job.attempt_limit`) before that time.
     """
     found = []
     for pool, arn in _pools_with_plans(policy):

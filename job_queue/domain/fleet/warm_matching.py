@@ -20,8 +20,8 @@ def usable_warm_pools(external: Iterable[ExternalTrainingJob]) -> list[ExternalT
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses.
 
-    The slots are in the pool of the attempt that had the instances, if that pool can have such instances. This is
-    checked because other people may launch a copy under the attempt's name, with instances of another type.
+    The slots are in the pool of the attempt that had the instances, if that pool can have such instances. The check is
+    needed because other people may launch a copy under the attempt's name, with instances of another type.
     """
     kept_in = job.warm.pool if job.warm else None
     for pool in policy.pools:
@@ -61,8 +61,8 @@ def fitting_jobs(
 ) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    For each warm pool, the first job in line that fits is returned. Such a job never overtakes a job that has waited
-    longer than `patience` and fits no warm pool.
+    In each project and priority, each warm pool is given to the first job in line that fits it. A job never overtakes
+    another job that has waited longer than `patience` and fits no warm pool.
     """
     warm = [pool for pool in usable_warm_pools(external) if pool.warm and pool.warm.releasing is None]
     if not warm:

@@ -102,9 +102,9 @@ def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) ->
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> WarmPoolClaims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
-    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. All attempts first
-    get a matching warm pool, so that no warm pool is released for one attempt that another attempt can reuse. Any other
-    attempt that no warm pool blocks can be launched on free instances.
+    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. First, each
+    attempt gets a matching warm pool if there is one. Then warm pools are released for the other attempts, as far as
+    free instances are missing. So no warm pool that an attempt can reuse is released for another attempt.
 
     :param attempts: the attempts, the most important first.
     """
@@ -165,7 +165,8 @@ def _to_release(
 ) -> Iterator[ExternalTrainingJob]:
     """Yield the warm pools to release for the missing slots.
 
-    Pools that are being released come first, then pools that fit no waiting job, then the oldest.
+    Warm pools that are being released come first, then those that fit no waiting job. Among equals, the warm pool that
+    SageMaker keeps for the shortest time comes first.
     """
 
     def order(pool: ExternalTrainingJob) -> tuple[bool, bool, float, str]:

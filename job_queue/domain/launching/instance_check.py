@@ -19,7 +19,7 @@ _SUSPECTED_BY_RULES = FailureClass.COMMUNICATION  # the network may be the cause
 
 
 def is_check_due(failed: FailedAttempt) -> bool:
-    """Return whether the instances of the attempt after a failed one are to be checked."""
+    """Return whether SageMaker is to check the instances of the attempt that follows a failed attempt."""
     if failed.failure_class == FailureClass.HARDWARE:
         return True
     return failed.failure_class == _SUSPECTED_BY_RULES and failed.fresh_instances

@@ -1,10 +1,10 @@
 """Decide whether a training job is an attempt of the queue: by its name, and by the proof in its tags.
 
-Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
+Each job has a random secret, which is recorded before its first launch and never shown. Each CreateTrainingJob call
 carries a proof: the call's number, and a digest of the number and the attempt's name under the secret.
 
 Other people may read the proof in the tags and copy it. So a proof counts only with the name for which it was made, and
-no longer counts after SageMaker has refused its call. A proof whose number is above the recorded numbers counts,
+no longer counts after SageMaker has refused its call. A proof with a higher number than all recorded calls counts too,
 because the tables may have been restored to an earlier time.
 """
 
@@ -51,7 +51,7 @@ def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str
 
 
 def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
-    """Return whether the name of a training job could be an attempt's name of the job in its tags."""
+    """Return whether a training job has the name of an attempt of the job in its tags."""
     attempt = attempt_number(name)
     return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
 

@@ -1,8 +1,8 @@
 """Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
-A refusal includes the number of instances that SageMaker counts. If SageMaker counts more instances than the queue
-knows, the difference has one of two causes: training jobs that ended a short while ago, or training jobs that the next
-comparison will find. `domain/capacity_backoff.py` decides when the launch is tried again.
+A refusal includes the number of instances that SageMaker counts. If the queue knows fewer instances, the others belong
+to training jobs that ended recently or that the next comparison will find. `domain/capacity_backoff.py` decides when
+the launch is tried again.
 docs/developers/adr/0090-quota-lag.md has the reasons and the sources.
 """
 

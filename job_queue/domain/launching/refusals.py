@@ -1,4 +1,4 @@
-"""The meaning of the text of SageMaker's refusals: an exceeded quota, a fault of the pool, or a cause that may pass.
+"""Recognise the causes of SageMaker's refusals: an exceeded quota, a fault of the pool, or a temporary cause.
 
 ResourceLimitExceeded covers every quota of an account: instances of a type, but also spot instances, warm pools,
 debugger rules, and the longest run time. ValidationException also has causes outside the request, such as a role that

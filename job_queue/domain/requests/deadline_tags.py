@@ -51,7 +51,7 @@ def deadline_issues(
 
     :param tags: the tags from which the deadlines were read.
     :param now: epoch seconds.
-    :param most_days: the retention of finished jobs, and the largest number of days until `not_before`.
+    :param most_days: the largest number of days until `not_before`. Finished jobs are kept for so many days.
     """
     not_before, start_by = deadlines.not_before, deadlines.start_by
     if not_before is not None and not_before > now + most_days * _DAY:

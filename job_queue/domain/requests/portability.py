@@ -1,7 +1,7 @@
 """Find obstacles to running a request in another region or account, and adapt the request to that site.
 
-A region has its own buckets, images, networks and keys. The queue copies no data: the policy names the project's bucket
-in each region (`bucket_by_region`), and the same addresses below the bucket are expected there.
+A region has its own buckets, images, networks and keys. The queue copies no data. The policy names the project's bucket
+in each region (`bucket_by_region`). Users must put the data at the same addresses in each of these buckets.
 """
 
 import re
@@ -43,7 +43,8 @@ def localized(content: Mapping[str, Any], site: Site, bucket_by_region: Mapping[
     """Return a request as it is sent to another region or account.
 
     Replace the project's buckets by its bucket in the region. Replace each image by the image of the same name in the
-    region. Replace the execution role by the role of the same name in the account. Keep `NAMED_BY_USERS` unchanged.
+    region. Replace the execution role by the role of the same name in the account. Keep the fields in `NAMED_BY_USERS`
+    unchanged.
 
     :param content: a CreateTrainingJob request that `policy.why_not_there` permits at the site.
     """

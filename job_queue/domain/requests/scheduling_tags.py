@@ -340,9 +340,9 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -
 
 
 def _pools(tag: TagValue, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
-    """Return the pools that the tag names, separated by commas, spaces or plus signs.
+    """Return the pools that the tag names.
 
-    Some services allow no comma in a tag.
+    Commas, spaces or plus signs separate the names, because some services allow no commas in tags.
     """
     names = tuple(dict.fromkeys(re.split(r"[\s,+]+", tag.text.strip())))
     allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
