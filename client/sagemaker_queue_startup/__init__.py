@@ -110,7 +110,7 @@ def unregister(emitter: Any, name: str) -> None:
 
 
 def pass_all_calls(emitter: Any) -> None:
-    """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
+    """Let all calls of a client that the hooks themselves use pass to AWS, even if its events are hooked."""
     # The event provide-client-params comes before the event before-call, which the hooks answer.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 

@@ -30,7 +30,7 @@ def model(context: dg.AssetExecutionContext) -> Any:
     sagemaker, logs = boto3.client("sagemaker"), boto3.client("logs")
     reader = PipesCloudWatchMessageReader(client=logs)
     with dg.open_pipes_session(context, dg.PipesEnvContextInjector(), reader) as session:
-        # PATH as in an image on SageMaker: a Python with dagster-pipes.
+        # PATH leads to a Python with dagster-pipes, as in an image on SageMaker.
         own = {"SCRIPT": REPORTS, "TRAIN": request["Environment"]["SCRIPT"], "PATH": os.environ["PATH"]}
         request["Environment"] = {**own, **session.get_bootstrap_env_vars()}
         sagemaker.create_training_job(**request)

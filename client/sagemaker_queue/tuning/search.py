@@ -23,7 +23,7 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # more consecutive failures end a search: at least five minutes, since requests are also retried
+OUTAGES_ENDURED = 60  # maximum number of consecutive failures; they last at least five minutes, since requests are also retried
 GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 
 # Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.

@@ -144,7 +144,7 @@ class JobLookup:
             return True
 
     def find_recent(self, name: object) -> JobDetail | None:
-        """Return the job like ``find``, but reuse an answer about a finished job, or of the last RECENT_SECONDS.
+        """Return the job like ``find``, but reuse an answer of the last RECENT_SECONDS, or about a finished job.
 
         Use this method for calls that come in bursts, such as calls that read logs.
         """

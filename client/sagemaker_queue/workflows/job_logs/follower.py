@@ -23,7 +23,7 @@ from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 
 T = TypeVar("T")
-OUTAGES_ENDURED = 10  # more consecutive failures than this end the following of a job
+OUTAGES_ENDURED = 10  # a follower gives up after more consecutive failures than this
 _LONG_AGO = timedelta(minutes=1)  # after this time, the last lines of an ended attempt have reached CloudWatch
 
 

@@ -202,7 +202,7 @@ def _terminal_restored() -> Iterator[None]:
 
 @contextmanager
 def _signals_left_to_plugin() -> Iterator[None]:
-    """Handle the terminal's signals without effect, because they also reach the plugin, which acts on them.
+    """Let this process do nothing on the terminal's signals, because the plugin also gets them and acts on them.
 
     The signals are not ignored (SIG_IGN), because the plugin would inherit this setting.
     """

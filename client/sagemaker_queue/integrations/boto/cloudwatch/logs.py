@@ -60,7 +60,7 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def _invalid_token(operation: str) -> ClientError:
-    """Return the error of CloudWatch for a token that it did not return."""
+    """Return CloudWatch's error for a token that is not one of its own tokens."""
     error = {"Code": "InvalidParameterException", "Message": "The specified nextToken is invalid."}
     return ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}, operation)  # type: ignore[typeddict-item]
 
