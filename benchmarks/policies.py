@@ -238,7 +238,8 @@ class InOrder(Scheduler):
 class Easy(Scheduler):
     """FIFO with backfill: a later job may start if it does not delay the first job that does not fit.
 
-    :param exact: whether runtimes are known; else they are predicted, and a job without a prediction is not backfilled.
+    :param exact: whether runtimes are known; else they are predicted, and a job without a prediction uses only slots
+        that the first job does not need.
     """
 
     def __init__(self, *, exact: bool) -> None:

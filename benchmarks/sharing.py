@@ -52,7 +52,7 @@ class Measured:
 
 
 def main() -> int:
-    """Print both kinds of jobs as a table. Return 1 if the median member takes longer than MOST_SECONDS, else 0."""
+    """Print the times of both kinds of jobs. Return 1 if the median member takes longer than MOST_SECONDS, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10, help="of each kind (default 10)")
     parser.add_argument("--provisioning", type=float, default=180, help="of an instance, in seconds (default 180)")

@@ -1,8 +1,8 @@
-"""The tutorials of docs/start, typed on a terminal: python -m tools.tutorials [PAGE ...] writes their outputs.
+"""Type the tutorials of docs/start on a terminal, and write their outputs: python -m tools.tutorials [PAGE ...].
 
 Each page is typed from beginning to end, on a local cloud that the page itself starts. For the page about a queue on
 AWS, a local cloud replaces the account, and the user has only the rights of examples/iam/user.json.
-Outputs that are similar to those on the page are kept, so that times and amounts change only together with words.
+A page keeps its output if the new one is similar, so that times and amounts change only together with words.
 """
 
 import os

@@ -119,7 +119,7 @@ class QueueTuner:
                 queue.cancel(row.job)
 
     def trials(self) -> list[TrialRow]:
-        """Return the trials of the last ``fit``'s study; before ``fit``, those of the study ``base_tuning_job_name``."""
+        """Return the trials of the last ``fit``'s study; before a ``fit``, those of ``base_tuning_job_name``."""
         with studies().read_study(self._name(), self._storage) as (_, rows):
             return list(rows)
 

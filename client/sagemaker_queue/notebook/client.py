@@ -307,9 +307,9 @@ class QueueClient(client.QueueClient):
         """Download a finished job's results (its model and other output) from S3, and unpack the results to a folder.
 
         The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
-        download the checkpoints so far instead, even of a live job. The result's ``refused`` lists the files that were not
-        downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
-        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
+        download the checkpoints so far instead, even of a live job. The result's ``refused`` lists the files that were
+        not downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content. The defaults are
+        ten times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
@@ -349,7 +349,7 @@ class QueueClient(client.QueueClient):
 
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
-        """Yield the job of a command and keywords, its packed code and its storage; warn of files that are not packed."""
+        """Yield the job of a command and keywords, its packed code and its storage; warn of files left out."""
         options, words = _given_keywords(job), _words_of(command)
         with packed_job(self, options, words, option_text="{}=...".format) as (described, code, storage):
             if code.archive.kept_back:
@@ -362,7 +362,7 @@ class QueueClient(client.QueueClient):
 
 
 def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[Moved]]:
-    """Return a function that takes a total in bytes and returns a context manager, which shows a transfer's progress."""
+    """Return a function from a total in bytes to a context manager, which shows the progress of a transfer."""
 
     @contextmanager
     def shown(total: int) -> Iterator[Moved]:

@@ -25,8 +25,8 @@ class Callers:
     """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
     Calls go to ``queue`` if given, else to the queue of ``config``, else to the queue that ``find_config`` finds.
-    Without ``queue``, the queue is called with the caller's credentials. Thread-safe without a lock: a lock that another
-    thread holds during a fork would stay locked in the child process.
+    Without ``queue``, the queue is called with the caller's credentials. Thread-safe without a lock: a lock that
+    another thread holds during a fork would stay locked in the child process.
     """
 
     def __init__(

@@ -94,8 +94,8 @@ class Follower:
     def follow(self, name: str) -> Iterator[JobEvent]:
         """Yield the job's events until the job has finished.
 
-        Raises NotFound; NoAccountProfile if an attempt is in an account without a profile; ClientError if access to
-        the logs is denied; and the last error after more than OUTAGES_ENDURED consecutive failures.
+        Raises NotFound, NoAccountProfile if an attempt is in an account without a profile, and ClientError if access to
+        the logs is denied. Raises the last error after more than OUTAGES_ENDURED consecutive failures.
         """
         yield from polled(partial(self._poll, name), OUTAGES_ENDURED, self._pause_between_polls, self._pace.failed)
 

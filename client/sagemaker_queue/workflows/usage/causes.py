@@ -24,7 +24,7 @@ class Cause(str, Enum):
     """Work since the newest checkpoint that the queue has seen, if a preemption, requeue or drain lost this work; 0 if
     the loss is unknown."""
     FAILURE = "failure"
-    """Work of a failed attempt since the newest checkpoint that the queue has seen; if the loss is unknown, all time in
+    """Work of a failed attempt since the newest checkpoint that the queue has seen. If the loss is unknown, all time in
     which the attempt ran."""
     HUNG = "hung"
     """The time at the end of the attempt in which the attempt hung."""
