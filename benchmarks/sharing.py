@@ -1,8 +1,9 @@
 """Time until a member starts: `python benchmarks/sharing.py [--jobs N] [--provisioning SECONDS]`.
 
 Jobs are submitted one after the other to a local cloud, whose training jobs are real processes. Some jobs have a whole
-instance, which SageMaker takes a while to provide. The others have one GPU of an instance on which a carrier runs. The
-time is measured from the request until the job's process writes its first line.
+instance. The others have one GPU of an instance on which a carrier runs. The time is measured from the request until
+the job's process writes its first line. The local cloud provides instances at once, so SageMaker's time for that is
+added to the result (`--provisioning`).
 """
 
 import argparse
@@ -26,7 +27,7 @@ POLICY = {
 
 
 class Measured:
-    """Submission of jobs that write a file when they begin."""
+    """A submitter of jobs that write a file when they begin."""
 
     def __init__(self, system: System, folder: Path) -> None:
         self._system, self._folder = system, folder

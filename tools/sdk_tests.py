@@ -93,7 +93,7 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tests; return 1 if they are not available, or if one fails with ours without a known reason."""
+    """Run the tests; return 1 if they are not available, fail with ours for no known reason, or prove nothing."""
     version = pinned("sagemaker").partition("==")[2]
     try:
         given = Path(arguments[0]).resolve() if arguments else None
@@ -123,7 +123,7 @@ def proves_something(theirs: Run, ours: Run) -> bool:
 
 
 Fetch = Callable[[str, Path], Path]
-"""Downloads an archive of a version to a folder. Raises Failed."""
+"""Downloads an archive of a version to a folder, and returns the archive's path. Raises Failed."""
 
 
 def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fetch]) -> Path:

@@ -142,7 +142,7 @@ def outputs(page: Path, folder: Path) -> list[str]:
 
 
 def _outputs_on_aws(page: Path, folder: Path) -> list[str]:
-    """Type all steps of a page whose queue runs in an account. Names of the local cloud become those of an account."""
+    """Type all steps of the page about AWS. In the outputs, an account's names replace those of the local cloud."""
     checkout = copy_checkout(folder / "sagemaker-queue")
     venv.create(folder / "environment", with_pip=True)
     with LocalCloud(slots=2, startup_delay=PROVISIONING) as cloud:

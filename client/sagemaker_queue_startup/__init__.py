@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 VARIABLE = "SAGEMAKER_QUEUE_INSTALL"
-"""Queue the training jobs of any Python program: `1`; `0`, `off` or an empty value do not. Default: off."""
+"""Queue the training jobs of any Python program: `1` turns this on; `0` and `off` turn it off. Default: off."""
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ _ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our han
 # The names of handlers: EVERYWHERE for handlers of every session, EVENTS for handlers of a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
 ANSWERS = "sagemaker_queue.integrations.boto.sessions"
-"""The module of the client that answers calls."""
+"""The client's module that answers calls."""
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]

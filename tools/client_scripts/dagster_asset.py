@@ -24,7 +24,7 @@ with open_dagster_pipes() as pipes:
 
 @dg.asset
 def model(context: dg.AssetExecutionContext) -> Any:
-    """Train on SageMaker."""
+    """Train on SageMaker, and yield the results that the job reports through Dagster Pipes."""
     request = json.loads(Path(sys.argv[1]).read_text())
     name = request["TrainingJobName"]
     sagemaker, logs = boto3.client("sagemaker"), boto3.client("logs")

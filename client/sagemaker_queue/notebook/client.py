@@ -327,8 +327,8 @@ class QueueClient(client.QueueClient):
         """List the checkpoints that a job has saved in S3, by folder and step, as ``smq checkpoints`` does.
 
         A checkpoint has ``name``, ``step``, ``layout``, ``files``, ``size`` and ``modified``. ``incomplete`` is the
-        reason why a library would not load the checkpoint, and ``resumes`` says whether the job would resume from it.
-        Raises NotFound if the job has no checkpoint folder.
+        reason why a library would not load the checkpoint. ``resumes`` says whether the job would resume from the
+        checkpoint. Raises NotFound if the job has no checkpoint folder.
         """
         (name,) = _names([job])
         return list_checkpoints(self, name)

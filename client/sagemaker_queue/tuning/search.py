@@ -23,7 +23,7 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-# A search ends after more consecutive failures. These last at least five minutes, since requests are also retried.
+# A search ends after more consecutive failures than this. They take at least five minutes, as each request is retried.
 OUTAGES_ENDURED = 60
 GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 

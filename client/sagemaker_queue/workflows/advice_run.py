@@ -60,7 +60,7 @@ class AdviceRun:
         self.minutes = minutes
         self.progress: int | AdviceProgress = 0
         self.outcome: AdviceReport | str = "The simulation ended without a result."
-        self.policy: PolicyAnswer | None = None  # the policy in force, for which the advice is
+        self.policy: PolicyAnswer | None = None  # the policy in force, to which the advice applies
         self._cancelled = Event()
         self._process: multiprocessing.process.BaseProcess | None = None
         self._thread = Thread(target=self._run, args=(queue, weeks), daemon=True)

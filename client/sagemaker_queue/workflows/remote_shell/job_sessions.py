@@ -125,7 +125,7 @@ class JobSessions:
         )
 
     def _check_patience(self, target: SessionTarget, problem: str) -> None:
-        """Raise QueueError, with the usual causes, if the attempt's first call was over CONNECT_SECONDS ago."""
+        """Raise QueueError, with the usual causes, if the caller has waited over CONNECT_SECONDS for the attempt."""
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:

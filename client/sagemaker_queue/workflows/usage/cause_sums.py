@@ -62,7 +62,7 @@ class UsageSums:
 
     by: str
     parts: Mapping[str, Usage] | Mapping[str, CauseUsage]
-    """The usage of each key, the largest first (days and causes in order)."""
+    """The usage of each key, the largest first (days by date, causes in a fixed order)."""
     total: Usage | CauseUsage
     projects: Mapping[str, ProjectCauses] = field(default_factory=dict)
     """The usage of each project by cause, the largest first; empty unless ``is_by_cause``."""

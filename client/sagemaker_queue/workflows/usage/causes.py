@@ -1,4 +1,4 @@
-"""Divide the time in which attempts held instances by cause: useful, provisioning, lost, hung or idle.
+"""Divide the instance time of attempts by cause: useful, provisioning, lost, hung or idle.
 
 Each cause is defined here and nowhere else. The times are whole milliseconds, so that the causes of an attempt add up
 to the time that the attempt held its instances, without rounding errors.

@@ -1,4 +1,4 @@
-"""The queue's jobs in the form of SageMaker's lists, and the recognition of their attempts among training jobs."""
+"""Show the queue's jobs in the form of SageMaker's lists, and recognise the jobs' attempts among training jobs."""
 
 from __future__ import annotations
 
