@@ -160,7 +160,7 @@ def followed_hour(polling: Polling | None = None) -> Units:
 
 
 def follow(cloud: SimulatedCloud, until: float, polling: Polling) -> None:
-    """Request the job that waits last repeatedly, by a schedule.
+    """Request the last waiting job repeatedly, by a schedule.
 
     :param until: seconds of simulated time.
     """

@@ -5,7 +5,7 @@ priorities. At the end SageMaker's records must show the following, or the statu
 
 - each job was completed exactly once
 - no two attempts of a job ran at the same time
-- never more instances were in use than the queue may use
+- the instances in use were never more than the queue may use
 - the queue's history has each attempt once, with its times
 """
 
@@ -37,7 +37,7 @@ FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,s
 JOBS = 60
 THREADS = 8
 SLOTS = 12
-INSTANCES = (1, 1, 2, 1, 3)  # of successive jobs, repeated
+INSTANCES = (1, 1, 2, 1, 3)  # instances of successive jobs; the sequence repeats
 PRIORITIES = 5
 SHORT, LONG = 0.3, 3.0  # seconds of training; LONG for the lowest priority, whose jobs also wait for the gate file
 PATIENCE = 1800.0  # seconds
@@ -153,8 +153,8 @@ def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:
 def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the errors in the attempts of one job.
 
-    Exactly one attempt must have completed. The others must have been stopped, or have failed for a reason of
-    SageMaker's. No attempt may begin before the previous one has ended.
+    Exactly one attempt must have completed. The others must have been stopped, or have failed because of
+    SageMaker. No attempt may begin before the previous one has ended.
     """
     own = sorted((each for each in attempts if job_of(each) == name), key=lambda each: each["CreationTime"])
     statuses = Counter(each["TrainingJobStatus"] for each in own)

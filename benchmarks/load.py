@@ -1,11 +1,11 @@
 """Load in simulated time and on a local cloud: `python benchmarks/load.py [--only simulated | real] [...]`.
 
 In simulated time (`followed_load.py`): 500 jobs run, 500 wait, and 1,000 people follow the waiting jobs. The 500
-running jobs end at once, and 500 are submitted in a minute. This is measured without and with followers, in an ordinary
-account and in a new account, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The
-figures are the same on any machine.
+running jobs end at once, and 500 new jobs are submitted in a minute. The load is measured without and with followers,
+in an ordinary account and in a new account, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as
+AWS does. The figures are the same on any machine.
 
-On a local cloud: first many submissions at once, from 16 threads. Then a storm of SageMaker's events during a long
+On a local cloud, 16 threads first submit many jobs at once. Then a storm of SageMaker's events arrives during a long
 backlog, while short jobs start and end and a user calls the API. The events are repeated ends, progress of running
 jobs, and events of unknown jobs. The status is 1 if a job is lost, the API fails, or jobs stop starting.
 """
@@ -141,8 +141,8 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Calls are synchronous, since the local cloud starts a process for each asynchronous call without an
-                # idle process.
+                # Calls are synchronous, because the local cloud starts a process for an asynchronous call if no process
+                # is idle.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began

@@ -1,7 +1,7 @@
 """Time of one plan, by the size of the snapshot: `python benchmarks/planner.py [--quick] [--reclaim]`.
 
 Every snapshot is created with a fixed seed. The tables have the processor time of one plan, the best of three tries.
-The last one repeats the work of KAI-Scheduler's BenchmarkReclaimLargeJobs.
+The last table repeats the work of KAI-Scheduler's BenchmarkReclaimLargeJobs.
 """
 
 import argparse

@@ -12,8 +12,8 @@ and drawn priorities are those of `smq simulate`. Only the queue (`--ours`) uses
   first queue after 3,250 GPU-seconds, as in the authors' simulator; each queue is FIFO. Gu et al., NSDI 2019.
 - QSSF: the smallest predicted GPUs x runtime first, in strict order. Hu et al., SC 2021 (Helios). The predictions are
   those of `job_queue/prediction`, and a job without a prediction counts as the mean of the finished ones.
-- shortest first: the shortest job first, by exact runtimes. An oracle. Jobs that do not fit are passed, or (strict)
-  block all others.
+- shortest first: the shortest job first, by exact runtimes, which only an oracle knows. Jobs that do not fit are
+  passed, or (strict) block all others.
 
 The columns are:
 
@@ -67,7 +67,7 @@ class ClusterJob:
     """A job and its history. Times are seconds since the beginning."""
 
     name: str
-    number: int  # in the order of the trace, which decides among jobs that were submitted at the same time
+    number: int  # place in the trace: the order of submission, also of jobs that were submitted at the same time
     submitted: float
     work: float
     slots: int
@@ -134,7 +134,7 @@ class Scheduler(ABC):
 
 
 class Cluster:
-    """A fleet of equal slots under a policy, from event to event."""
+    """A fleet of equal slots under a policy. Time advances from event to event."""
 
     def __init__(self, capacity: int, scheduler: Scheduler) -> None:
         self.capacity = self.free = capacity
@@ -238,7 +238,8 @@ class InOrder(Scheduler):
 class Easy(Scheduler):
     """FIFO with backfill: a later job may start if it does not delay the first job that does not fit.
 
-    :param exact: whether runtimes are known; else they are predicted, and a job without a prediction is not backfilled.
+    :param exact: whether runtimes are known; else they are predicted, and a job without a prediction uses only slots
+        that the first job does not need.
     """
 
     def __init__(self, *, exact: bool) -> None:
@@ -273,7 +274,7 @@ class Easy(Scheduler):
                 break
             free += slots
             if free >= first.slots:
-                start = end  # go on: jobs that end at the same time free more slots
+                start = end  # continue, since jobs that end at the same time free more slots
         return start, free - first.slots
 
     def _end(self, job: ClusterJob, now: float) -> float:

@@ -71,7 +71,7 @@ def row(what: str, predicted: Predicted) -> str:
 
 
 def _ordered(known: Sequence[tuple[float, Prediction]]) -> Iterator[float]:
-    """Yield for each pair 1 if the predicted order is right, 0 if it is wrong, and 0.5 for equal predicted medians."""
+    """Yield, for each pair with different runtimes, 1 if the predicted order is right, 0 if not; 0.5 if it is a tie."""
     random = Random(0)
     for _ in range(PAIRS):
         (one, of_one), (other, of_other) = random.choice(known), random.choice(known)

@@ -35,7 +35,7 @@ from sagemaker_queue import QueueClient  # noqa: E402
 
 FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
 JOBS = 60
-GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive jobs, repeated
+GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # values of the tag of successive jobs; the sequence repeats
 PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
@@ -54,8 +54,8 @@ class Run:
 
     cloud: LocalCloud
     seed: int
-    killed: int = 0  # agents
-    stopped: int = 0  # carriers
+    killed: int = 0  # number of killed agents
+    stopped: int = 0  # number of carriers that were stopped in SageMaker
     looks: int = 0  # checks of the processes
     wrong: list[str] = field(default_factory=list)
 

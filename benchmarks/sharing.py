@@ -1,8 +1,9 @@
 """Time until a member starts: `python benchmarks/sharing.py [--jobs N] [--provisioning SECONDS]`.
 
 Jobs are submitted one after the other to a local cloud, whose training jobs are real processes. Some jobs have a whole
-instance, which SageMaker takes a while to provide. The others have one GPU of an instance on which a carrier runs. The
-time is measured from the request until the job's process writes its first line.
+instance. The others have one GPU of an instance on which a carrier runs. The time is measured from the request until
+the job's process writes its first line. The local cloud provides instances at once, so SageMaker's time for that is
+added to the result (`--provisioning`).
 """
 
 import argparse
@@ -26,7 +27,7 @@ POLICY = {
 
 
 class Measured:
-    """Submission of jobs that write a file when they begin."""
+    """A submitter of jobs that write a file when they begin."""
 
     def __init__(self, system: System, folder: Path) -> None:
         self._system, self._folder = system, folder
@@ -52,7 +53,7 @@ class Measured:
 
 
 def main() -> int:
-    """Print both kinds of jobs as a table. Return 1 if the median member takes longer than MOST_SECONDS, else 0."""
+    """Print the times of both kinds of jobs. Return 1 if the median member takes longer than MOST_SECONDS, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10, help="of each kind (default 10)")
     parser.add_argument("--provisioning", type=float, default=180, help="of an instance, in seconds (default 180)")

@@ -1,6 +1,6 @@
 """Time that warm pools save in a sweep: `python benchmarks/warm_pools.py [--jobs N] [--provisioning SECONDS]`.
 
-The queue's own code schedules 20 jobs of two minutes on two instances of a SageMaker in memory, in simulated time. A
+The queue's own code schedules 20 jobs of two minutes on two instances, in simulated time and on a fake SageMaker. A
 training job takes three minutes to get new instances, and ten seconds to start on instances that are kept warm.
 """
 

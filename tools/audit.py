@@ -1,4 +1,4 @@
-"""The audit of the pinned libraries: pip-audit looks up known vulnerabilities, if its service can be reached.
+"""Audit the pinned libraries: pip-audit looks up known vulnerabilities, if its service can be reached.
 
     .venv-audit/bin/python tools/audit.py constraints.txt ...
 

@@ -1,4 +1,4 @@
-"""The environments of the programs that `make clients` runs: installation, and the tools of their languages."""
+"""Install the programs that `make clients` runs, each in its environment, with the tools of its language."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 """``python -m tools.configuration_reference docs/reference/configuration.md``: list profile keys and variables.
 
 The tables come from the definitions in the client: the fields of a profile, and each constant that names an environment
-variable of this project. The string below a definition states the meaning and the default. In the page,
-the text above a comment is written by hand, and the text below that comment is generated.
+variable of this project. The string below a definition states the meaning and the default. Text above the page's
+marker comment is written by hand; text below the marker is generated.
 """
 
 import ast
@@ -21,7 +21,7 @@ from tools.markdown import table
 
 CLIENT = Path(__file__).parents[1] / "client"
 VARIABLE = re.compile(r"SAGEMAKER_QUEUE_[A-Z_]*[A-Z]")
-"""The form of the names of this project's environment variables."""
+"""The pattern of the names of this project's environment variables."""
 
 _TABLES = (
     ("Keys for the queue", QueueConfig),

@@ -1,4 +1,4 @@
-"""A launcher that runs a command beside AWS's own DynamoDB Local, whose address replaces {url} in the command.
+"""Run a command beside AWS's own DynamoDB Local; the server's address replaces {url} in the command.
 
     .venv/bin/python tools/dynamodb_local.py pytest tests/contract --dynamodb-url {url}
 

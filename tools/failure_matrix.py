@@ -1,6 +1,6 @@
 """``python -m tools.failure_matrix``: update the table of failure classes and the confusion matrix of the classifier.
 
-In both pages, the text above a comment is written by hand, and the text below that comment is generated.
+In both pages, text above the marker comment is written by hand; text below the marker is generated.
 """
 
 import json

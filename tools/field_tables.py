@@ -12,7 +12,7 @@ def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
     """Return a table with the name, values and meaning of each field of a schema.
 
     :param suffix: text after each name, such as the colon of YAML.
-    :param answer: whether the queue writes the fields; the table then leaves out required fields' marks and defaults.
+    :param answer: whether the queue writes the fields: if so, leave out defaults, and the marks of required fields.
     """
     facts = schemas()[schema]
     rows = [

@@ -1,4 +1,4 @@
-"""The generated part of a page of the documentation. The part above is written by hand."""
+"""Update the generated part of a page of the documentation, which follows the part written by hand."""
 
 import sys
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """``python -m tools.http_reference docs/reference/http-api.md``: describe the HTTP API from its OpenAPI document.
 
-In the page, the text above a comment is written by hand, and the text below that comment is generated.
+Text above the page's marker comment is written by hand; text below the marker is generated.
 """
 
 import re

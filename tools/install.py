@@ -1,4 +1,4 @@
-"""The installation of packages for the running Python: by uv, in seconds, or else by pip, in minutes.
+"""Install packages for the running Python: by uv, in seconds, or else by pip, in minutes.
 
     .venv/bin/python tools/install.py WHAT ARGUMENTS...
 

@@ -97,7 +97,7 @@ def with_links(page: str, renewed: Callable[[str], str]) -> str:
     lines = page.splitlines(keepends=True)
     for at, prose in enumerate(prose_lines(page)):
         if prose:
-            # Code between backticks has an odd position.
+            # In `parts`, code between backticks has an odd index.
             parts = re.split(r"(`[^`]*`)", lines[at])
             text = _hidden(parts)
             for form in (_LINK, _HTML_LINK):

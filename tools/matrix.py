@@ -1,8 +1,8 @@
-"""Tests of the client on each Python, with the oldest and the newest packages that it may be installed with.
+"""Test the client on each supported Python, with the oldest and with the newest allowed packages.
 
     .venv/bin/python tools/matrix.py [PYTHON:oldest|newest ...]
 
-uv makes each environment in build/matrix, from wheels only, from the sources that pip is configured with. The
+uv makes each environment in build/matrix, from wheels only. The sources are those of pip's configuration. The
 environment contains the client as an editable installation, with the lowest versions that pyproject.toml names or the
 newest ones. The client's tests run in the environment, and then the client uses a local cloud. If neither pyenv
 nor uv has a Python, and uv cannot download it, that Python is left out with a message. `make dist` tries the wheel.
@@ -82,7 +82,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def interpreter(python: str) -> str:
-    """Return the path of pyenv's interpreter, since uv does not find that; else the version, for which uv searches."""
+    """Return the path of pyenv's interpreter, which uv would not find; else the version, for which uv searches."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return str(max(versions.glob(f"{python}.*/bin/python"), default=python))
 

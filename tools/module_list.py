@@ -1,6 +1,6 @@
 """``python -m tools.module_list docs/developers/modules.md``: update the list of modules from their docstrings.
 
-In the page, the text above a comment is written by hand, and the text below that comment is generated.
+Text above the page's marker comment is written by hand; text below the marker is generated.
 """
 
 import ast

@@ -38,7 +38,7 @@ _VARIABLE = (
     (re.compile(r"\b\d[\d,.]* (bytes?|[kKMG]i?B)(?!\w)"), "SIZE"),
     (re.compile(r"\bstep [1-9]\d*"), "step N"),
     (re.compile(r"\$?\b\d+\.\d+\b"), "AMOUNT"),
-    (re.compile(r"(?<=\s)[?…](?=\s)"), ""),  # a start that is unknown, or not yet known
+    (re.compile(r"(?<=\s)[?…](?=\s)"), ""),  # ? for an unknown start, … for a start that is not known yet
     (re.compile(r"[-─━═]{3,}"), "---"),
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip
@@ -110,7 +110,7 @@ def steps(page: str) -> list[Step]:
 
 
 def with_outputs(page: str, printed: Sequence[str]) -> str:
-    """Return the page with these outputs, one for each step. An output that is similar to the present one is kept."""
+    """Return the page with these outputs, one for each step. The page keeps its output if the new one is similar."""
     lines = page.splitlines()
     all_steps = steps(page)
     outputs = [fence for fence in _fences(page) if fence.marker.startswith("output")]

@@ -1,4 +1,4 @@
-"""The pictures of docs/run/web-page.md: each page of `smq ui`, on a sample queue, in Chromium.
+"""Make the pictures of docs/run/web-page.md: each page of `smq ui` with a sample queue, in Chromium.
 
 python -m tools.page_pictures [FOLDER]
 """

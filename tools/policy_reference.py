@@ -1,6 +1,6 @@
 """``python -m tools.policy_reference docs/reference/policy.md``: update the fields of a policy from its schema.
 
-In the page, the text above a comment is written by hand, and the text below that comment is generated.
+Text above the page's marker comment is written by hand; text below the marker is generated.
 """
 
 import sys

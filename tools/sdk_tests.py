@@ -1,11 +1,11 @@
-"""The SageMaker SDK's own unit tests, run with QueueTrainingJobSession in place of the SDK's Session.
+"""Run the SageMaker SDK's own unit tests with QueueTrainingJobSession in place of the SDK's Session.
 
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
 The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and
-estimators run twice there: with the SDK's session ("theirs"), and with QueueTrainingJobSession ("ours"), which
-sdk_tests_plugin.py puts in its place. Our session calls a queue without jobs on this machine. A test that passes
-with theirs must pass with ours, unless REASONS has a reason for the difference.
+estimators run twice there: with the SDK's session ("theirs"), and with QueueTrainingJobSession ("ours").
+sdk_tests_plugin.py replaces the SDK's session by ours. Our session calls a queue without jobs on this machine. A test
+that passes with theirs must pass with ours, unless REASONS has a reason for the difference.
 
 SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without SOURCE, the source distribution of
 the package index is tried, and then the version's archive is downloaded from GitHub.
@@ -48,7 +48,7 @@ TESTS = (
     "tests/unit/sagemaker/tensorflow/test_estimator.py",
     "tests/unit/sagemaker/huggingface/test_estimator.py",
 )
-# Packages of the tests besides the SDK. The tests are older than pytest 9, which rejects marks of fixtures.
+# Packages of the tests besides the SDK. The tests mark fixtures, which pytest 9 rejects.
 TEST_TOOLS = ("mock", "pytest<9", "pytest-timeout", "six")
 OPTIONS = (
     *("-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "addopts=", "-q", "--tb=no", "--no-header", "-rN"),
@@ -66,7 +66,7 @@ REASONS: Mapping[str, str] = {
         "it counts the calls of time.time(), and asking the queue whether it has the job makes some of its own"
     ),
 }
-"""Tests, without parameters, that pass with the SDK's session but need not pass with ours, and the reasons."""
+"""Tests that pass with the SDK's session but need not pass with ours, by name without parameters, and the reasons."""
 
 
 class Failed(Exception):
@@ -93,7 +93,7 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tests; return 1 if they are not available, or if one fails with ours without a known reason."""
+    """Run the tests; return 1 if they are not available, fail with ours for no known reason, or prove nothing."""
     version = pinned("sagemaker").partition("==")[2]
     try:
         given = Path(arguments[0]).resolve() if arguments else None
@@ -123,11 +123,11 @@ def proves_something(theirs: Run, ours: Run) -> bool:
 
 
 Fetch = Callable[[str, Path], Path]
-"""Downloads an archive of a version to a folder. Raises Failed."""
+"""Downloads an archive of a version to a folder, and returns the archive's path. Raises Failed."""
 
 
 def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fetch]) -> Path:
-    """Return a folder with the SDK's tests: in ``given``, else in the first archive with tests among those of ``ways``.
+    """Return a folder with the SDK's tests: from ``given``, else from the first archive of ``ways`` that has tests.
 
     The functions in ``ways`` are called in order. Files are downloaded and unpacked in ``folder``. Raise Failed, which
     names the places that were tried.

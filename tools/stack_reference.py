@@ -1,6 +1,6 @@
 """``python -m tools.stack_reference docs/reference/stack.md``: update the page about the stacks from their templates.
 
-In the page, the text above a comment is written by hand, and the text below that comment is generated.
+Text above the page's marker comment is written by hand; text below the marker is generated.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""The tutorials of docs/start, typed on a terminal: python -m tools.tutorials [PAGE ...] writes their outputs.
+"""Type the tutorials of docs/start on a terminal, and write their outputs: python -m tools.tutorials [PAGE ...].
 
 Each page is typed from beginning to end, on a local cloud that the page itself starts. For the page about a queue on
 AWS, a local cloud replaces the account, and the user has only the rights of examples/iam/user.json.
-Outputs that are similar to those on the page are kept, so that times and amounts change only together with words.
+A page keeps its output if the new one is similar, so that times and amounts change only together with words.
 """
 
 import os
@@ -142,7 +142,7 @@ def outputs(page: Path, folder: Path) -> list[str]:
 
 
 def _outputs_on_aws(page: Path, folder: Path) -> list[str]:
-    """Type all steps of a page whose queue runs in an account. Names of the local cloud become those of an account."""
+    """Type all steps of the page about AWS. In the outputs, an account's names replace those of the local cloud."""
     checkout = copy_checkout(folder / "sagemaker-queue")
     venv.create(folder / "environment", with_pip=True)
     with LocalCloud(slots=2, startup_delay=PROVISIONING) as cloud:

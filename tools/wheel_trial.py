@@ -1,11 +1,11 @@
-"""A trial of the built wheel: the client in new environments, without the checkout, on a local cloud.
+"""Try the built wheel: the client in new environments, without the checkout, on a local cloud.
 
     .venv/bin/python -m tools.wheel_trial FOLDER
 
-uv makes an environment with the oldest and one with the newest Python that the client supports and the machine has. The
-wheel of the folder is installed in both. The oldest supported Python gets the lowest versions of the wheel's
-dependencies, any other Python the highest. Each environment submits a job to a local cloud. The job is submitted from a
-user's folder, in which packages have the names of the queue's own packages.
+uv makes two environments: with the oldest and with the newest supported Python that can be found or downloaded. The
+wheel in FOLDER is installed in both. The oldest supported Python gets the lowest versions of the wheel's dependencies,
+any other Python the highest. Each environment submits a job to a local cloud. The job is submitted from a user's
+folder, in which packages have the names of the queue's own packages.
 """
 
 import sys

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 VARIABLE = "SAGEMAKER_QUEUE_INSTALL"
-"""Queue the training jobs of any Python program: `1`; `0`, `off` or an empty value do not. Default: off."""
+"""Queue the training jobs of any Python program: `1` turns this on; `0` and `off` turn it off. Default: off."""
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ _ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our han
 # The names of handlers: EVERYWHERE for handlers of every session, EVENTS for handlers of a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
 ANSWERS = "sagemaker_queue.integrations.boto.sessions"
-"""The module of the client that answers calls."""
+"""The client's module that answers calls."""
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]
@@ -110,7 +110,7 @@ def unregister(emitter: Any, name: str) -> None:
 
 
 def pass_all_calls(emitter: Any) -> None:
-    """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
+    """Let all calls of a client that the hooks themselves use pass to AWS, even if its events are hooked."""
     # The event provide-client-params comes before the event before-call, which the hooks answer.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 

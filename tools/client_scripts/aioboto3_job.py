@@ -34,7 +34,7 @@ async def main() -> None:
     assert listed.count(request["TrainingJobName"]) == 1, listed
     assert not any("-qstamp-" in name for name in listed), listed
     assert described["TrainingJobStatus"] == "Completed", described
-    # Not checked: the delay depends more on the load of the machine than on the hooks.
+    # The delay is not checked, because it depends more on the load of the machine than on the hooks.
     print(f"The event loop was held up for {longest[0]:.2f} s at most.")
 
 

@@ -24,13 +24,13 @@ with open_dagster_pipes() as pipes:
 
 @dg.asset
 def model(context: dg.AssetExecutionContext) -> Any:
-    """Train on SageMaker."""
+    """Train on SageMaker, and yield the results that the job reports through Dagster Pipes."""
     request = json.loads(Path(sys.argv[1]).read_text())
     name = request["TrainingJobName"]
     sagemaker, logs = boto3.client("sagemaker"), boto3.client("logs")
     reader = PipesCloudWatchMessageReader(client=logs)
     with dg.open_pipes_session(context, dg.PipesEnvContextInjector(), reader) as session:
-        # PATH as in an image on SageMaker: a Python with dagster-pipes.
+        # PATH leads to a Python with dagster-pipes, as in an image on SageMaker.
         own = {"SCRIPT": REPORTS, "TRAIN": request["Environment"]["SCRIPT"], "PATH": os.environ["PATH"]}
         request["Environment"] = {**own, **session.get_bootstrap_env_vars()}
         sagemaker.create_training_job(**request)

@@ -20,11 +20,11 @@ request = json.loads(Path(sys.argv[1]).read_text())
     job_name_prefix=request["TrainingJobName"],
     s3_root_uri=request["OutputDataConfig"]["S3OutputPath"],
     tags=request["Tags"],
-    # As in an image on SageMaker: a Python with this SDK.
+    # PATH leads to a Python with this SDK, as in an image on SageMaker.
     environment_variables={"PATH": os.environ["PATH"]},
 )
 def train(script: str, kept: "os.PathLike[str]") -> int:
-    """Return the number of steps."""
+    """Run the training script, and return the number of steps that it has stored."""
     exec(script, {})  # noqa: S102
     return int(Path(kept, "step").read_text())
 

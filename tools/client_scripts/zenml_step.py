@@ -65,7 +65,7 @@ step = CommandStep(
 
 @pipeline(name=request["TrainingJobName"], enable_cache=False)
 def train() -> None:
-    """Train."""
+    """Run the only step of the pipeline."""
     step()
 
 

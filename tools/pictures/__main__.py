@@ -1,9 +1,9 @@
-"""The pictures in docs/pictures/terminal: the output of smq on a light and on a dark terminal.
+"""Make the pictures in docs/pictures/terminal: the output of smq on a light and on a dark terminal.
 
     python -m local_cloud exec --slots 5 -- python -m tools.pictures
 
-Three users submit jobs to the local cloud. Each command is run on its own terminal, as soon as every waiting job has an
-expected start, which takes a minute. Times differ between runs.
+Three users submit jobs to the local cloud. Each command is run on its own terminal. The commands begin when
+every waiting job has an expected start, which takes about a minute. Times differ between runs.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A session factory for Apache Airflow's Amazon provider that sends all its hooks' training jobs to the queue.
+"""A session factory for Apache Airflow's Amazon provider: all training jobs of its hooks go to the queue.
 
 Set the factory in ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
 
@@ -18,7 +18,7 @@ from sagemaker_queue_startup import hook_lazily
 
 
 class QueueSessionFactory(BaseSessionFactory):  # type: ignore[misc] # Airflow is not installed when types are checked
-    """A factory of Airflow's sessions with hooked events, including the sessions of deferrable operators."""
+    """A factory that also hooks the events of Airflow's sessions, including the sessions of deferrable operators."""
 
     def create_session(self, *args: Any, **kwargs: Any) -> Any:
         """Create a session as Airflow does, and hook its events."""

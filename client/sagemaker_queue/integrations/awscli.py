@@ -7,7 +7,7 @@ Name the plugin in ``~/.aws/config``::
     [plugins]
     queue = sagemaker_queue.integrations.awscli
 
-The AWS CLI 2 has a Python of its own, which cannot load the plugin. Use smq proxy with the AWS CLI 2.
+The AWS CLI 2 contains its own Python, which cannot load the plugin. Use smq proxy with the AWS CLI 2.
 """
 
 from __future__ import annotations

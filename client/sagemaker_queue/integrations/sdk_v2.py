@@ -41,7 +41,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
 
     def download_data(self, path: str, bucket: str, key_prefix: str = "", extra_args: Any = None) -> list[str]:
-        """Download a file or folder of S3. A path with a job's name is resolved to its last attempt's output."""
+        """Download a file or folder of S3. A job's name in the path is resolved to the job's last attempt."""
         found: list[str] = super().download_data(path, *self._true_place(bucket, key_prefix), extra_args)
         return found
 
@@ -56,7 +56,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         return text
 
     def _true_place(self, bucket: str, key: str) -> tuple[str, str]:
-        """Return bucket and key, with a job's name resolved to its last attempt's output."""
+        """Return bucket and key, with a job's name resolved to the job's last attempt."""
         jobs = self._hooks.jobs
         address = outputs.true_address(jobs.find_recent, f"s3://{bucket}/{key}", jobs.buckets_of)
         true_bucket, _, true_key = address.removeprefix("s3://").partition("/")
@@ -103,7 +103,7 @@ def _renderer() -> JobLogRenderer:
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
-    """Print the SDK's summary of a job: the states of rules, and the seconds times the instances."""
+    """Print the SDK's summary of a job: the states of rules, and the seconds multiplied by the number of instances."""
     renderer = _renderer()
     for tool in ("Debug", "Profiler") if rules else ():
         for rule in description.get(f"{tool}RuleEvaluationStatuses", []):

@@ -1,4 +1,4 @@
-"""A replacement of SageMaker's HyperparameterTuner: the trials of an SDK v2 estimator are jobs of the queue."""
+"""A replacement for SageMaker's HyperparameterTuner: the trials of an SDK v2 estimator are jobs of the queue."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _STATUSES = {"completed": "Completed", "pruned": "Stopped", "failed": "Failed"}
 class QueueTuner:
     """A search for good hyperparameters of an estimator. Each trial is a training job of its own in the queue.
 
-    The arguments are as for ``sagemaker.tuner.HyperparameterTuner``; some of its arguments are missing. Ranges are
-    ranges of the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is
+    The arguments are as for ``sagemaker.tuner.HyperparameterTuner``, which has further arguments. Ranges are ranges of
+    the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is
     ``Bayesian`` (Optuna's TPE), ``Random`` or ``Grid``.
 
     ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A step
@@ -119,7 +119,7 @@ class QueueTuner:
                 queue.cancel(row.job)
 
     def trials(self) -> list[TrialRow]:
-        """Return the trials of the last ``fit``'s study; before a ``fit``, of the study ``base_tuning_job_name``."""
+        """Return the trials of the last ``fit``'s study; before a ``fit``, those of ``base_tuning_job_name``."""
         with studies().read_study(self._name(), self._storage) as (_, rows):
             return list(rows)
 
@@ -131,7 +131,7 @@ class QueueTuner:
         return sorted(done, key=lambda row: (row.value or 0) * (-1 if self._maximize else 1))[0].job
 
     def best_estimator(self, best_training_job: str | None = None) -> Any:
-        """Return an estimator that is attached to the best job (default: ``best_training_job()``), for deployment."""
+        """Return an estimator attached to the job ``best_training_job`` (default: the best trial's), for deployment."""
         name = best_training_job or self.best_training_job()
         return self.estimator.attach(name, sagemaker_session=self.estimator.sagemaker_session)
 

@@ -198,7 +198,7 @@ class QueueClient(client.QueueClient):
 
         ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department``, ``region``, ``account``, ``day`` or
         ``cause`` (such as useful or lost). ``project``, ``owner`` and ``group`` are patterns that select attempts.
-        ``history`` describes the times.
+        Times are as for ``history``.
         """
         selection = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, selection, _time(since), None if until is None else _time(until))
@@ -217,7 +217,7 @@ class QueueClient(client.QueueClient):
         """Sum the attempts that failed in a period, as ``smq failures`` does.
 
         ``by`` is ``class``, ``project``, ``owner``, ``instance-type`` or ``gpu``. ``project``, ``owner`` and ``group``
-        are patterns that select attempts. ``history`` describes the times. ``job(name).failure`` is the failure of one
+        are patterns that select attempts. Times are as for ``history``. ``job(name).failure`` is the failure of one
         job.
         """
         selection = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
@@ -285,7 +285,7 @@ class QueueClient(client.QueueClient):
 
         ``str`` of a line is its text; a line also has ``message``, ``attempt``, ``instance`` and ``time``. With
         ``follow`` the iteration continues until the job has finished, through every preemption, and shows the state of
-        the job, unless ``silent``. ``tail`` limits the lines that exist at the start to the last ``tail`` lines.
+        the job, unless ``silent``. With ``tail``, only the last ``tail`` of the lines that already exist are returned.
         ``since`` is the earliest time. ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
         """
         number = None if instance is None else str(instance)
@@ -304,12 +304,12 @@ class QueueClient(client.QueueClient):
         max_size: float | None = None,
         max_files: int | None = None,
     ) -> Fetched:
-        """Download the results of a finished job from S3, its model and its other output, and unpack them to a folder.
+        """Download a finished job's results (its model and other output) from S3, and unpack the results to a folder.
 
         The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
-        download the checkpoints so far, also of a live job. ``refused`` of the result lists the files that were not
-        downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
-        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
+        download the checkpoints so far instead, even of a live job. The result's ``refused`` lists the files that were
+        not downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content. The defaults are
+        ten times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
@@ -327,8 +327,8 @@ class QueueClient(client.QueueClient):
         """List the checkpoints that a job has saved in S3, by folder and step, as ``smq checkpoints`` does.
 
         A checkpoint has ``name``, ``step``, ``layout``, ``files``, ``size`` and ``modified``. ``incomplete`` is the
-        reason why a library would not load the checkpoint, and ``resumes`` says whether the job would resume from it.
-        Raises NotFound if the job has no checkpoint folder.
+        reason why a library would not load the checkpoint. ``resumes`` says whether the job would resume from the
+        checkpoint. Raises NotFound if the job has no checkpoint folder.
         """
         (name,) = _names([job])
         return list_checkpoints(self, name)
@@ -349,7 +349,7 @@ class QueueClient(client.QueueClient):
 
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
-        """Yield the job that a command and keywords describe, its packed code, and S3; warn of unpacked files."""
+        """Yield the job of a command and keywords, its packed code and its storage; warn of files left out."""
         options, words = _given_keywords(job), _words_of(command)
         with packed_job(self, options, words, option_text="{}=...".format) as (described, code, storage):
             if code.archive.kept_back:
@@ -362,7 +362,7 @@ class QueueClient(client.QueueClient):
 
 
 def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[Moved]]:
-    """Return a function from a total in bytes to a context manager that shows the progress of a transfer."""
+    """Return a function from a total in bytes to a context manager, which shows the progress of a transfer."""
 
     @contextmanager
     def shown(total: int) -> Iterator[Moved]:

@@ -48,7 +48,7 @@ class Listing(Iterator[T]):
     """An iterator over jobs or attempts, read page by page, which can be consumed once.
 
     ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed. After an error,
-    no further page can be read: each later attempt to read one raises the same error.
+    no further page can be read: every later read raises the same error.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class UsageReport:
     """Filled only for the key ``cause``: the instance time of each project by cause. ``useful_percent`` is the
     percentage of this time that was useful."""
     budgets_complete: bool = True
-    """False if more attempts ended than were read: less is left of the budgets than ``budgets`` says."""
+    """False if not all ended attempts were read: less of the budgets remains than ``budgets`` shows."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""

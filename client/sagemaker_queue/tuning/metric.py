@@ -15,8 +15,8 @@ _EXAMPLES = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0
 class SearchMetric:
     """A metric's name, and the pattern (regular expression) that finds its values in log lines.
 
-    The group ``value``, or else the first group, is the value. The optional group ``step`` is the training step. Raises
-    InvalidOption.
+    The value is the group ``value``, or else the first group that is not ``step``. The optional group ``step`` is the
+    training step. Raises InvalidOption for an invalid pattern.
     """
 
     name: str

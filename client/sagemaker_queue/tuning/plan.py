@@ -57,7 +57,7 @@ class TrialRow:
 
     number: int  # the number of the trial, from 0
     job: str  # the name of its job
-    state: str  # not submitted, live, or the job's state; after the trial's end completed, pruned or failed
+    state: str  # not submitted, live, or the job's state; after the trial's end: completed, pruned or failed
     value: float | None  # the value of the metric; None: there is none
     params: Mapping[str, Value]  # the hyperparameters by name
     reason: str | None = None  # why the trial failed; None: it has not failed

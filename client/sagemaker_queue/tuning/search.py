@@ -23,7 +23,8 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # more consecutive failures end a search: at least five minutes, since requests are also retried
+# A search ends after more consecutive failures than this. They take at least five minutes, as each request is retried.
+OUTAGES_ENDURED = 60
 GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 
 # Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.

@@ -105,7 +105,7 @@ def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict
 
 
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
-    """Return a column of times, in seconds since the epoch, which are shown relative to now.
+    """Return a column of times, given in seconds since the epoch; shown relative to now, or in UTC for ``at``.
 
     ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. A text with a digit is shown in place of the
     time. Without ``how``, the cell ``<field>How`` of each row has the form.

@@ -125,7 +125,7 @@ class Guard:
         return _parts_of(origin).netloc.lower() in own
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        # Not by SimpleCookie: one cookie of another server that it cannot parse would hide all of them.
+        # SimpleCookie would hide all cookies if it cannot parse one of them, such as a cookie of another server.
         expected = f"{self._access.name}={self._access.cookie}".encode()
         cookies = [cookie.strip().encode() for cookie in headers.get("cookie", "").split(";")]
         return any(secrets.compare_digest(cookie, expected) for cookie in cookies)
@@ -149,7 +149,7 @@ class Guard:
     def _inner(self, scope: Scope, path: str) -> Scope:
         """Return the request for the application.
 
-        The path is relative to the secret folder. The header X-Forwarded-Prefix has the folder itself.
+        The path is relative to the secret folder. X-Forwarded-Prefix is the proxy's prefix with the folder.
         """
         kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
         place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
@@ -157,7 +157,7 @@ class Guard:
 
 
 def _parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL; of an invalid one, all are empty."""
+    """Return the parts of a URL; all parts are empty if the URL is invalid."""
     try:
         return urlsplit(url)
     except ValueError:

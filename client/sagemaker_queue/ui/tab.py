@@ -62,7 +62,7 @@ class Tab:
         ui.timer(LOOK_SECONDS, look)
 
     async def ask(self, question: Callable[..., T], *words: Any, **named: Any) -> T | None:
-        """Call a method of the queue in a thread; after a QueueError, show a message and return None."""
+        """Call ``question`` in a thread, and return the result; after a QueueError, show a message and return None."""
         try:
             return await run.io_bound(question, *words, **named)
         except QueueError as error:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 HOURS = 24.0  # how long attempts stay in the views after their end
-_OVERLAP = timedelta(minutes=2)  # read again each time, since the history gets an attempt only some time after its end
+# The last part of the history is read again each time, since the history gets an attempt only some time after its end.
+_OVERLAP = timedelta(minutes=2)
 _LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, even if no attempt has ended
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 _INTERVAL_SECONDS = 0.25  # between two messages about the progress
-_ONE_RUN = Lock()  # simulations take a whole processor
+_ONE_RUN = Lock()  # held during a run, since simulations take a whole processor
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AdviceRun:
     ``progress`` is the number of attempts that have been read, then the progress of the simulations. ``outcome`` is set
     before the run ends: the advice, or a message if there is no advice.
 
-    The process of the simulations ends at the end of the run, at the end of this process, and by ``cancel``.
+    The process of the simulations ends with the run, with this process, or by a call of ``cancel``.
 
     Raises InvalidOption if this Python is too old, and TooMany during another run.
     """
@@ -60,7 +60,7 @@ class AdviceRun:
         self.minutes = minutes
         self.progress: int | AdviceProgress = 0
         self.outcome: AdviceReport | str = "The simulation ended without a result."
-        self.policy: PolicyAnswer | None = None  # the policy in force, for which the advice is
+        self.policy: PolicyAnswer | None = None  # the policy in force, to which the advice applies
         self._cancelled = Event()
         self._process: multiprocessing.process.BaseProcess | None = None
         self._thread = Thread(target=self._run, args=(queue, weeks), daemon=True)

@@ -1,7 +1,7 @@
 """Find the addresses in S3 of attempts in other regions and accounts, and credentials for these addresses.
 
 The request names the project's bucket in the queue's region. An attempt in another region uses the bucket of that
-region instead: the field ``bucket_by_region`` of the project in the policy.
+region instead. The project's field ``bucket_by_region`` in the policy names this bucket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bucket_by_region(policy: Mapping[str, object], project: str | None) -> Mappi
 
 
 def storage_there(queue: QueueClient, job: JobSummary, place: Place, address: S3Address) -> S3Storage:
-    """Return S3 with credentials for an address of an attempt.
+    """Return the storage in S3, with credentials for an address of an attempt.
 
     The bucket of another account is read with the profile of that account, unless ``bucket_owners`` names the bucket.
     Raises NoAccountProfile without such a profile.

@@ -78,6 +78,6 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "memory_mean_percent": attempt.memory_mean_percent,
         "memory_p95_percent": attempt.memory_p95_percent,
         "failure_class": attempt.failure_class,
-        "region": attempt.region,  # empty: the queue's
+        "region": attempt.region,  # empty: the queue's region
         "account": attempt.account,
     }

@@ -29,7 +29,7 @@ class Fetched:
     files: int  # number of files
     size: int  # bytes of all files
     refused: tuple[tuple[str, str], ...] = ()  # files that were not downloaded, each with the reason
-    nothing: str = ""  # a sentence that says what to do if there are no files
+    nothing: str = ""  # a sentence that is shown if there are no files
 
     def __str__(self) -> str:
         """Return a line to show to users."""

@@ -40,7 +40,7 @@ _MOST_STEPS = 20  # maximum number of steps in an error message
 _LAST = "last.ckpt"  # the file that Lightning loads for ckpt_path="last"
 
 Shown = Callable[[int], "AbstractContextManager[Progress]"]
-"""A function from a total in bytes to a context manager that yields the callback for the progress."""
+"""Takes the total in bytes, and returns a context manager that yields the callback for the progress."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def list_checkpoints(queue: QueueClient, name: str) -> JobCheckpoints:
 
 
 def prunable(listed: JobCheckpoints, keep: int, now: datetime | None = None) -> list[Checkpoint]:
-    """Return the checkpoints to remove by ``to_prune``. Raises InvalidOption if ``keep`` is less than 1."""
+    """Return the checkpoints that ``to_prune`` selects for removal. Raises InvalidOption if ``keep`` is less than 1."""
     if keep < 1:
         raise InvalidOption("At least one checkpoint must be kept, from which the job can resume: --keep 1 or more.")
     return to_prune(listed.found, keep, now or datetime.now(timezone.utc))

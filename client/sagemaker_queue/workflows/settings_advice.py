@@ -1,4 +1,4 @@
-"""Advice on the settings of a policy: reading of the queue's history, and its simulation on this machine.
+"""Read the queue's history and simulate it on this machine, to give advice on the settings of a policy.
 
 The simulator needs a newer Python than the client. Therefore the simulator is imported only when it is used.
 """

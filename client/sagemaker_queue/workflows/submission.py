@@ -48,9 +48,9 @@ def upload_code(
 def submit_request(
     queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, relative_times: Sequence[str] = ()
 ) -> Submission:
-    """Submit a request. If only relative times differ from the job with its name, return that job.
+    """Submit a request. If a job with the same name differs only in relative times, return that job.
 
-    ``relative_times`` are the tags with such times, which differ in each call. Raises NameTaken if more differs.
+    ``relative_times`` names the tags with such times, which differ in each call. Raises NameTaken if more differs.
     """
     try:
         return queue.submit(request, preflight=preflight)
@@ -103,7 +103,7 @@ def check_acceptance(queue: QueueClient, request: Mapping[str, Any]) -> PlanAnsw
 
 
 def storage_of(queue: QueueClient) -> S3Storage:
-    """Return S3 with the credentials of the client's requests to the queue."""
+    """Return the storage in S3, with the same credentials as the client's requests to the queue."""
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
     return S3Storage.of(queue.config, queue.aws_session())

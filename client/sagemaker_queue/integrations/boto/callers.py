@@ -24,8 +24,8 @@ _CREATE = "CreateTrainingJob"
 class Callers:
     """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
-    The queue is ``queue``, else the queue of ``config``, else the queue that ``find_config`` finds. Without ``queue``,
-    the queue is called with the caller's credentials. Thread-safe without a lock: a lock that
+    Calls go to ``queue`` if given, else to the queue of ``config``, else to the queue that ``find_config`` finds.
+    Without ``queue``, the queue is called with the caller's credentials. Thread-safe without a lock: a lock that
     another thread holds during a fork would stay locked in the child process.
     """
 

@@ -1,8 +1,8 @@
 """The hooks by which the queue answers calls of SageMaker's API about training jobs.
 
 Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before sending a
-request. The handlers here answer calls about jobs of the queue, under the names that their users gave. All other calls
-pass to AWS, including calls about training jobs that the queue does not know.
+request. The handlers here answer calls about jobs of the queue, under the jobs' own names. All other calls pass to AWS,
+including calls about training jobs that the queue does not know.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Hooks:
             answer = HANDLERS[service.service_id.hyphenize()][model.name](self.jobs, call)
         except QueueError as error:
             return refused(error)
-        except ClientError as error:  # from a call of AWS that the handler made, or in place of one
+        except ClientError as error:  # raised by a call of AWS that the handler made, or by the handler itself
             return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), dict(error.response)
         return None if answer is None else _accepted(answer)
 

@@ -1,4 +1,4 @@
-"""Make the answers of DescribeTrainingJob about jobs of the queue, under the names that their users gave.
+"""Make the answers of DescribeTrainingJob about jobs of the queue, under the jobs' own names.
 
 Programs that were written for SageMaker must understand the answers. So the status of a waiting job is InProgress,
 whether or not the job ran before.

@@ -83,7 +83,7 @@ class JobLookup:
     def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> JobListing:
         """Return the jobs in these states, without jobs that ended before ``since``. Raises QueueError.
 
-        ``again`` is for further pages of a list: an answer that is at most LISTED_SECONDS old may then be returned.
+        With ``again``, which is for further pages of a list, the result may be up to LISTED_SECONDS old.
         """
         with self._lock:
             found = self._listed.get((states, since))
@@ -144,7 +144,7 @@ class JobLookup:
             return True
 
     def find_recent(self, name: object) -> JobDetail | None:
-        """Return the job like ``find``, but reuse an answer about a finished job, or of the last RECENT_SECONDS.
+        """Return the job like ``find``, but reuse an answer of the last RECENT_SECONDS, or about a finished job.
 
         Use this method for calls that come in bursts, such as calls that read logs.
         """

@@ -16,7 +16,7 @@ Find = Callable[[str], Optional[JobDetail]]
 """Returns the job with a name; None if there is no such job."""
 
 BucketsOf = Callable[[JobDetail], Mapping[str, str]]
-"""Returns the replacement of each bucket of the project if the job's last attempt is in another region; else empty."""
+"""Returns the replacement of each bucket of the project if the job's last attempt is in another region; else {}."""
 
 # The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")

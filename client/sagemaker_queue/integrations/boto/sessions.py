@@ -59,8 +59,8 @@ def boto_session(
     certain to fail is refused at once.
 
     ``hooks`` selects the view of the calls that describe or list training jobs. The view ``"jobs"`` shows the queue's
-    jobs, under the names that their users gave. The view ``"attempts"`` shows SageMaker's training jobs; calls that
-    create or stop a job still go to the queue. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else
+    jobs under their own names. The view ``"attempts"`` shows SageMaker's training jobs; calls that create or stop a job
+    still go to the queue. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else
     ``"jobs"``. Raises ConfigError if no queue is configured.
     """
     _check_queue(queue)
@@ -272,7 +272,7 @@ def _change_atomically(emitter: HierarchicalEmitter, change: Callable[[Hierarchi
 
 
 def _others_change_emitters() -> bool:
-    """Return whether another thread runs a method of botocore's emitters that does not emit an event."""
+    """Return whether another thread is in a method of a botocore emitter, except in a method that emits events."""
     own = threading.get_ident()
     frames = [frame for thread, frame in sys._current_frames().items() if thread != own]
     for frame in frames:

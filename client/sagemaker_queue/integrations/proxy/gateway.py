@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _Config: Any = Config  # Config's types lack the option ignore_configured_endpoint_urls
 _MOST_AT_ONCE = 100  # maximum number of pooled connections to SageMaker
 _CREATE = "CreateTrainingJob"
-# Headers of a single connection, and headers that the proxy itself sets in a message that is passed on.
+# Headers that belong to one connection only, and headers that the proxy itself sets.
 _NOT_PASSED_ON = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -84,7 +84,7 @@ class Gateway:
             return refusal.response
         except (BotoCoreError, QueueError) as failure:
             return error(503, "ServiceUnavailable", f"smq proxy got no answer: {failure}")
-        except Exception as failure:  # noqa: BLE001  # one request must not end the others
+        except Exception as failure:  # noqa: BLE001  # one failed request must not stop the proxy
             logger.error("A request could not be answered: %s: %s", type(failure).__name__, failure)
             return error(500, "InternalFailure", f"smq proxy failed: {type(failure).__name__}")
 
@@ -115,9 +115,9 @@ class Gateway:
         return None if reply is None else _in_protocol(reply, model)
 
     def _client(self, region: str) -> Any:
-        """Return a client for SageMaker's address and service model in a region.
+        """Return a client that provides SageMaker's address, service model and connections in a region.
 
-        The client's operations are not called.
+        The client's operations are not called. Raises ProxyRefusal if the region's name is not valid.
         """
         with self._lock:
             if region not in self._clients:

@@ -13,7 +13,8 @@ from sagemaker_queue.jobs.formatting import visible
 
 # Colours of Okabe and Ito, without black, and without yellow, which is invisible on white.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
-_TEXTURES = ("", ".", "x", "-")  # for projects that outnumber the colours; no hatching, since it marks reservations
+# Textures of projects beyond the number of colours. Hatching is left out, since it marks reservations.
+_TEXTURES = ("", ".", "x", "-")
 _DARK_LETTERS = frozenset({"#E69F00", "#CC79A7", "#56B4E9", "#009E73", "#D55E00", "#999999"})
 NOBODY = "(none)"
 

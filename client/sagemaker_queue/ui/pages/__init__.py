@@ -1,1 +1,1 @@
-"""The pages. Each page builds its elements in a tab, and updates these elements."""
+"""The pages of ``smq ui``. Each page builds its elements in a tab, and updates these elements."""

@@ -83,7 +83,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
     async def advise() -> None:
         """Request advice on changes that would let the job start.
 
-        Only a click does so, since the queue must then compute plans.
+        Advice is requested only after a click, because the queue must compute plans for it.
         """
         latest = await tab.ask(tab.queue.job, name, advice=True)
         if latest is not None and latest.why:

@@ -75,7 +75,7 @@ class _TriedPolicy:
         self.on_answer: Callable[[], None] = lambda: None
         self._tab = tab
         self._hours = hours
-        self._tries = 0  # the number of texts and requests so far, by which the newest is known
+        self._tries = 0  # number of texts and requests so far: the answer to an older request is dropped
         self._document: Any = deepcopy(dict(document))
         heading(name, 2)
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
@@ -148,7 +148,7 @@ class _TriedPolicy:
         ui.download.content(self._text.value or "", f"policy-{self.name.lower()}.yaml", "text/yaml")
 
     async def ask(self) -> None:
-        """Request and show the preview of this policy, unless a newer try precedes the answer."""
+        """Request and show the preview of this policy, unless a newer try begins before the answer arrives."""
         self._timer.active = False
         self._tries += 1
         this_try = self._tries

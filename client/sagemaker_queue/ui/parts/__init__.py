@@ -1,1 +1,1 @@
-"""Parts of pages that have a purpose of their own: buttons with dialogs, cards, logs and lists of checkpoints."""
+"""Parts of pages: buttons with dialogs, cards, logs and lists of checkpoints."""

@@ -33,7 +33,7 @@ class JobButtons:
         self._enable()
 
     def update(self, jobs: Mapping[str, JobSummary]) -> None:
-        """Set the present jobs by name."""
+        """Set the known jobs by name, among which ``select`` chooses."""
         self._jobs = jobs
         self._enable()
 

@@ -114,7 +114,7 @@ def _head(s3: Any, bucket: str) -> Mapping[str, Any]:
 def _missing_rights(s3: Any, bucket: str) -> list[str]:
     """Return the missing rights to read and write objects, such as ``s3:PutObject``. Nothing is stored.
 
-    The request to write has a wrong digest: S3 checks the right first, and then refuses the content.
+    The write request has an incorrect digest: S3 checks the caller's rights first, and then refuses the content.
     """
     missing = []
     requests: tuple[tuple[str, Callable[[], object]], ...] = (

@@ -1,7 +1,7 @@
 """Read the log lines of an attempt's instances from CloudWatch Logs, each line once.
 
 Each instance has one stream. SageMaker names the stream ``<training job>/algo-<number>-<time>``. With remote debugging,
-each instance has also the stream ``<training job>/algo-<number>-<time>/ssm`` of the SSM Agent, which is not read.
+each instance also has the stream ``<training job>/algo-<number>-<time>/ssm`` of the SSM Agent, which is not read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LogSource:
 
     @property
     def folder(self) -> str:
-        """The training job whose name the streams begin with."""
+        """The name with which the streams begin: the carrier's, else that of the training job."""
         return self.carrier or self.training_job
 
     def events_of_attempt(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

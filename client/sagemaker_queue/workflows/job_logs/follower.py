@@ -23,7 +23,7 @@ from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 
 T = TypeVar("T")
-OUTAGES_ENDURED = 10  # more consecutive failures than this end the following of a job
+OUTAGES_ENDURED = 10  # a follower gives up after more consecutive failures than this
 _LONG_AGO = timedelta(minutes=1)  # after this time, the last lines of an ended attempt have reached CloudWatch
 
 
@@ -94,8 +94,8 @@ class Follower:
     def follow(self, name: str) -> Iterator[JobEvent]:
         """Yield the job's events until the job has finished.
 
-        Raises NotFound; NoAccountProfile if an attempt is in an account without a profile; ClientError if access to
-        the logs is denied; and the last error after more than OUTAGES_ENDURED consecutive failures.
+        Raises NotFound, NoAccountProfile if an attempt is in an account without a profile, and ClientError if access to
+        the logs is denied. Raises the last error after more than OUTAGES_ENDURED consecutive failures.
         """
         yield from polled(partial(self._poll, name), OUTAGES_ENDURED, self._pause_between_polls, self._pace.failed)
 

@@ -67,7 +67,7 @@ class Webhook:
 
 
 class Topic:
-    """A channel to an SNS topic, which may have mail, phones and programs as subscribers. ``arn`` is its ARN."""
+    """A channel to an SNS topic, to which mail, phones and programs can subscribe. ``arn`` is the topic's ARN."""
 
     def __init__(self, arn: str, queue: QueueClient) -> None:
         if not arn.startswith("arn:") or arn.count(":") != 5 or arn.split(":")[2] != "sns":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from api_contract.models import JobDetail, JobSummary, Transition
     from sagemaker_queue.queue.client import QueueClient
 
-TOGETHER = 3  # this many failures of one owner and one class between two polls give one notice
+TOGETHER = 3  # from this number on, failures of one owner and class between two polls give one notice
 _NAMED = 5  # maximum number of names in such a notice
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 

@@ -23,7 +23,8 @@ from sagemaker_queue.workflows.remote_shell.session import NotConnected, Port, S
 
 POLL_SECONDS = 3.0  # the shortest pause between two requests
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
-CAN_ENABLE = ("Downloading", "Training")  # API_UpdateTrainingJob: secondary statuses in which SageMaker permits it
+# Secondary statuses in which SageMaker permits a caller to enable remote debugging. Source: API_UpdateTrainingJob.
+CAN_ENABLE = ("Downloading", "Training")
 _INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
 _WHY_NOT_CONNECTED = (
     "Usually its execution role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
@@ -124,7 +125,7 @@ class JobSessions:
         )
 
     def _check_patience(self, target: SessionTarget, problem: str) -> None:
-        """Raise QueueError, with the usual causes, more than CONNECT_SECONDS after the first call for an attempt."""
+        """Raise QueueError, with the usual causes, if the caller has waited over CONNECT_SECONDS for the attempt."""
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:

@@ -1,6 +1,6 @@
 """Find AWS's session-manager-plugin, the program that connects to the container, and build its command line.
 
-The plugin gets the same arguments as from the AWS CLI; its protocol with AWS is not part of this project.
+The plugin is started with the same arguments as by the AWS CLI. Its protocol with AWS is not part of this project.
 """
 
 from __future__ import annotations

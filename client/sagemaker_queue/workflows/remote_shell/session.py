@@ -202,7 +202,7 @@ def _terminal_restored() -> Iterator[None]:
 
 @contextmanager
 def _signals_left_to_plugin() -> Iterator[None]:
-    """Handle the terminal's signals without effect, because they also reach the plugin, which acts on them.
+    """Install empty handlers for the terminal's signals, because the plugin also gets the signals and acts on them.
 
     The signals are not ignored (SIG_IGN), because the plugin would inherit this setting.
     """

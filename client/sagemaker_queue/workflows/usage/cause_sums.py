@@ -1,4 +1,4 @@
-"""Sum up by cause the time in which finished attempts held instances, and the useful part for each project."""
+"""Sum up the instance time of finished attempts by cause, with the useful part of each project's time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProjectCauses:
 
     @property
     def useful_percent(self) -> float | None:
-        """The useful part of the time; None without any time."""
+        """The useful part of the time, in percent; None without any time."""
         return 100 * self.causes.get(Cause.USEFUL, 0) / self.held if self.held else None
 
     def hours(self) -> dict[Cause, float]:
@@ -62,7 +62,7 @@ class UsageSums:
 
     by: str
     parts: Mapping[str, Usage] | Mapping[str, CauseUsage]
-    """The usage of each key, the largest first (days and causes in order)."""
+    """The usage of each key, the largest first (days by date, causes in a fixed order)."""
     total: Usage | CauseUsage
     projects: Mapping[str, ProjectCauses] = field(default_factory=dict)
     """The usage of each project by cause, the largest first; empty unless ``is_by_cause``."""

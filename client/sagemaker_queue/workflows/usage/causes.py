@@ -1,4 +1,4 @@
-"""Divide the time in which attempts held instances by cause: useful, provisioning, lost, hung or idle.
+"""Divide the instance time of attempts by cause: useful, provisioning, lost, hung or idle.
 
 Each cause is defined here and nowhere else. The times are whole milliseconds, so that the causes of an attempt add up
 to the time that the attempt held its instances, without rounding errors.
@@ -24,7 +24,7 @@ class Cause(str, Enum):
     """Work since the newest checkpoint that the queue has seen, if a preemption, requeue or drain lost this work; 0 if
     the loss is unknown."""
     FAILURE = "failure"
-    """Work of a failed attempt since the newest checkpoint that the queue has seen; if the loss is unknown, all time in
+    """Work of a failed attempt since the newest checkpoint that the queue has seen. If the loss is unknown, all time in
     which the attempt ran."""
     HUNG = "hung"
     """The time at the end of the attempt in which the attempt hung."""

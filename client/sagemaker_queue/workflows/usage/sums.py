@@ -50,7 +50,7 @@ KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
 class PriceList:
     """The hourly prices of instances in the policy document.
 
-    :param document: the field ``prices`` of the policy: for each instance type a number, or a number for each market.
+    ``document`` is the policy's field ``prices``: for each instance type a number, or a number for each market.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Usage:
     gpus: float = 0  # GPU-seconds in the same time
     unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of GPUs
     measured_gpus: float = 0  # the part of `gpus` of attempts with a known utilization
-    used_gpus: float = 0  # the part of `measured_gpus` in which GPUs worked: times the mean utilization
+    used_gpus: float = 0  # the part of `measured_gpus` in which GPUs worked, by the mean utilization
     borrowed: float = 0  # the part of `ran` beyond the project's quota
     lost: float = 0  # the part of `ran` lost by preemptions, requeues and drains, as far as known (`Cause.PREEMPTION`)
     provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
@@ -160,7 +160,7 @@ def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tu
 
 
 def _carrier_shares(attempts: Iterable[PastAttempt], by: str) -> dict[str, list[tuple[str, float]]]:
-    """Return carrier -> keys of its members, each with its part of the carrier's GPU-hours."""
+    """Return, by carrier, the keys of its members, each with its part of the carrier's GPU-hours."""
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for attempt in attempts:
         if attempt.carrier is not None:

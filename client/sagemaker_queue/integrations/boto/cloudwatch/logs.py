@@ -1,6 +1,6 @@
 """Calls of CloudWatch Logs for jobs of the queue.
 
-A job's log streams look like one training job's log streams: each instance has one stream, such as
+A job's log streams look like one training job's log streams. Each instance has one stream, such as
 ``<job>/algo-1-...``, with the lines of all attempts in order. So programs that read the streams of a training job to
 the end, as the SDKs do, continue across preemptions, and read no line twice. A stream prefix ``<job>`` selects only
 this job, like the prefix ``<job>/``. The prefix does not select other jobs whose names begin with ``<job>``.
@@ -60,7 +60,7 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def _invalid_token(operation: str) -> ClientError:
-    """Return the error of CloudWatch for a token that it did not return."""
+    """Return CloudWatch's error for a token that is not one of its own tokens."""
     error = {"Code": "InvalidParameterException", "Message": "The specified nextToken is invalid."}
     return ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}, operation)  # type: ignore[typeddict-item]
 

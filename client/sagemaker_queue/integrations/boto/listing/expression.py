@@ -25,7 +25,8 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = {
 def matches(expression: Expression, described: Mapping[str, Any], known: frozenset[str] | None = None) -> Verdict:
     """Return whether a description matches the expression.
 
-    With ``known``, only these members of the description are complete, and filters of other members give None.
+    ``known`` names the complete members of the description; filters of other members give None. Default: all members
+    are complete.
     """
 
     def verdict(filter_: Mapping[str, Any]) -> Verdict:
@@ -164,7 +165,7 @@ def _time(text: str) -> datetime:
     """Parse a time, which is in UTC unless the text has a zone. Raises ValueError."""
     try:
         time: datetime = parse_timestamp(text)
-    except (OverflowError, RuntimeError) as error:  # a number of seconds that no time has
+    except (OverflowError, RuntimeError) as error:  # a number of seconds outside the range of datetime
         raise ValueError(text) from error
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 

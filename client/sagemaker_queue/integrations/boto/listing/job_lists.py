@@ -1,4 +1,4 @@
-"""The queue's jobs in the form of SageMaker's lists, and the recognition of their attempts among training jobs."""
+"""Show the queue's jobs in the form of SageMaker's lists, and recognise the jobs' attempts among training jobs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HiddenAttempts:
         """Return whether a training job is an attempt that the list hides, because the list shows the attempt's job.
 
         An attempt that changed in the last five minutes is hidden even if the list lacks its job. The job may be too
-        new for the list. Attempts of forgotten jobs and attempts in ``requested_names`` are shown unchanged.
+        new for the list. Attempts of jobs that the queue has forgotten, and attempts in ``requested_names``, are shown.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)

@@ -45,9 +45,9 @@ class _Position:
 
     order: str
     own: tuple[str, str] | None = None
-    """Key and name of the last job of the queue."""
+    """Key and name of the queue's job that was read last; None before the first."""
     token: str | None = None
-    """SageMaker's token of the page that is being read."""
+    """SageMaker's token of the page that is being read; None for the first page."""
     read: str | None = None
     """Name of the last training job that was read from that page."""
     ended: bool = False
