@@ -679,8 +679,8 @@ class Pause(Answer, frozen=True):
     """The instance type, in a pool of any type; else null."""
     instances: Ordinal = 1
     """The smallest number of instances to which the backoff applies: jobs that request fewer can start."""
-    refusals: Ordinal = 1
-    """The number of refusals in a row."""
+    refusals: Count = 1
+    """The number of refusals in a row; 0 while only ended jobs are still counted."""
     last_refusal: Optional[Time] = None
     """The time of the last refusal."""
     until: Optional[Time] = None
@@ -690,6 +690,8 @@ class Pause(Answer, frozen=True):
     quota_lag: Optional[str] = None
     """A sentence for people: SageMaker still counts instances of ended jobs, and so more instances than the queue knows
     of. Null if the last refusal had another reason."""
+    unreachable: bool = False
+    """Whether the region or account of the pool does not respond."""
 
 
 class QueueStatus(Answer, frozen=True):

@@ -266,7 +266,9 @@ def queue_status(
             for project in policy.projects
         ),
         policy_version=cluster.applied.version,
-        pauses=tuple(_pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()),
+        pauses=tuple(
+            _pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values() if backoff.until > now
+        ),
     )
     room -= bytes_of(status)
     outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
@@ -373,6 +375,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
         until=_time(iso(backoff.until)),
         at_fault=backoff.at_fault,
         quota_lag=backoff.lag if backoff.is_lag else None,
+        unreachable=backoff.unreachable is not None,
     )
 
 

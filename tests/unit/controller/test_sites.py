@@ -19,6 +19,7 @@ from tests.fake_sagemaker import FakeTraining
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
 from tests.unit.controller.test_deadlines import at, tagged
+from tests.unit.queue_api import Api
 
 OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
@@ -425,6 +426,17 @@ def test_a_job_that_cannot_be_launched_there_runs_at_home() -> None:
     queue.repository.apply_policy(json.dumps(a_policy(1, 1)), 1, "ada", queue.now)
     queue.wake()
     assert queue.state("job1") == "running" and queue.job("job1").site is None
+
+
+def test_the_status_names_a_region_that_does_not_respond_only_during_the_backoff() -> None:
+    queue = a_queue(0, 1)
+    ohio_of(queue).unreachable = True
+    queue.submit("job1")
+    api = Api(queue=queue)
+    (pause,) = api.call("GET", "/queue")[1]["pauses"]
+    assert (pause["pool"], pause["unreachable"], pause["atFault"]) == ("ohio", True, None)
+    queue.now += 3600
+    assert api.call("GET", "/queue")[1]["pauses"] == []
 
 
 def test_a_region_that_responds_again_is_used_at_once() -> None:

@@ -56,17 +56,20 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
     if rows := [row for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)]:
         yield Part("", SHARE_HEADERS, tuple(rows))
-    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault and not pause.quota_lag]:
+    other_reasons = [pause for pause in status.pauses if pause.at_fault or pause.unreachable or pause.quota_lag]
+    if lacking := [_pause_row(pause) for pause in status.pauses if pause not in other_reasons]:
         yield Part("Backing off: SageMaker had no instances", _PAUSE_HEADERS, tuple(lacking))
-    for pause in status.pauses:
+    for pause in other_reasons:
         tried = f"the next job is tried at {moment(pause.until)} UTC"
-        if pause.quota_lag:
+        if pause.at_fault:
+            wants = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
+            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
+        elif pause.unreachable:
+            yield Part(f"Pool {pause.pool} backs off: its region does not respond; {tried}.")
+        else:
             yield Part(
                 f"Pool {_paused_pool(pause)} waits for the quota of jobs that have ended; {tried}.\n{pause.quota_lag}"
             )
-        elif pause.at_fault:
-            wants = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
-            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
     if status.external:
         outside = [row for job in status.external for row in _external_rows(job)]
         yield Part("Started outside the queue", _EXTERNAL_HEADERS, tuple(outside))

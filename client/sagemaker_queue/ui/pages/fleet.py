@@ -7,7 +7,7 @@ from datetime import datetime
 
 from nicegui import ui
 
-from api_contract.models import JobSummary, PoolStatus
+from api_contract.models import JobSummary, Pause, PoolStatus
 from sagemaker_queue.jobs.formatting import age, amount, gpus, is_not_estimated_yet, moment, visible
 from sagemaker_queue.presentation.tables.fleet_tables import site_text
 from sagemaker_queue.ui.elements import (
@@ -110,11 +110,17 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
         remarks.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
     for pause in view.status.pauses:
         if pause.pool == pool.name:
-            refusal = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
-            refusal = (pause.quota_lag or refusal).rstrip(".")
             again = f"; next try in {age(now, pause.until)}" if pause.until and pause.until > now else ""
-            remarks.append(f"{refusal}{again}")
+            remarks.append(f"{_backoff_reason(pause)}{again}")
     return remarks
+
+
+def _backoff_reason(pause: Pause) -> str:
+    if pause.at_fault:
+        return f"SageMaker refuses: {pause.at_fault.rstrip('.')}"
+    if pause.unreachable:
+        return "its region does not respond"
+    return (pause.quota_lag or "SageMaker had no instances").rstrip(".")
 
 
 def _held(job: JobSummary) -> str:

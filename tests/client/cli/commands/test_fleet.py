@@ -52,6 +52,7 @@ TROUBLE: dict[str, Any] = {
         },
         {"pool": "default", "instanceType": "ml.g5.xlarge", "instances": 1, "refusals": 1},
         {"pool": "plan", "until": "2026-11-21T10:05:30Z", "atFault": "ValidationException: The plan has expired."},
+        {"pool": "ohio", "until": "2026-11-21T10:05:30Z", "unreachable": True},
         {
             **{"pool": "late", "instanceType": "ml.g5.xlarge", "refusals": 0, "until": "2026-11-21T10:05:30Z"},
             "quotaLag": "SageMaker still counts 8 of 8 instances of ml.g5.xlarge as in use, and the queue knows of 0.",
@@ -74,6 +75,8 @@ default (ml.g5.xlarge)  1 or more             1
 
 Pool plan backs off: check its settings in the policy; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker: ValidationException: The plan has expired.
+
+Pool ohio backs off: its region does not respond; the next job is tried at 2026-11-21 10:05:30 UTC.
 
 Pool late (ml.g5.xlarge) waits for the quota of jobs that have ended; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker still counts 8 of 8 instances of ml.g5.xlarge as in use, and the queue knows of 0.
