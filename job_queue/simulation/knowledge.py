@@ -26,8 +26,8 @@ class RuntimeKnowledge:
         """Return the expected seconds of an attempt, from its launch to its end.
 
         :param worked: seconds of work that this attempt has already done.
-        :param known: the previous expectation, which is used only without a predictor: for None the result is None, and
-            for any other value it is the real runtime.
+        :param known: the previous expectation. Without a predictor, the result is None if this is None, and otherwise
+            the real runtime. With a predictor, this is not used.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:
