@@ -1,4 +1,4 @@
-"""Pages of jobs (live jobs in the order of the queue, then finished jobs, latest first) and of attempt records."""
+"""Read lists page by page: live jobs by priority and entry time, then finished jobs, latest first; attempt records."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ INDEX_KEY = {
     "stateSince": re.compile(_TIME, re.ASCII),
 }
 HISTORY_KEY = re.compile(rf"\d{{4}}-\d\d-\d\d|{_TIME}#[A-Za-z0-9-]{{0,63}}", re.ASCII)  # a day, or an attempt
-HISTORY_SECONDS = 7 * 24 * 3600  # the period of the history if the request names no start
+HISTORY_SECONDS = 7 * 24 * 3600  # length of the period if the request gives no start
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -68,7 +68,7 @@ class JobPages:
     def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
         """Return a page of jobs and the token of the next page; None after the last page.
 
-        A page has at most `limit` jobs. A page before the last may have fewer, since jobs in other states are dropped.
+        A page has at most `limit` jobs. Any page may have fewer, because jobs in other states are dropped.
         """
         cursor = _unpacked(token) if token else {}
         if "finished" not in cursor and any(not state.finished for state in states):
@@ -80,15 +80,15 @@ class JobPages:
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of the page that begins after this job, for an answer with only a part of a page."""
+        """Return the token of the page that begins after this job, if an answer has room for only a part of a page."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
-        # reads. A job that starts could be missing in both reads. Only cycles start jobs, so active jobs are read
-        # again if a cycle has written meanwhile.
+        # two reads. A job that starts between the two reads would be missing. Only cycles start jobs, so active jobs
+        # are read again if a cycle has written meanwhile.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
@@ -127,7 +127,7 @@ class HistoryPages:
     ) -> tuple[list[AttemptRecord], str | None]:
         """Return a page of attempts that ended in a period, and the token of the next page; None after the last page.
 
-        A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
+        A page has at most `limit` attempts. Any page may have fewer, because the filters drop some.
 
         :param since: None means HISTORY_SECONDS before `until`, or before now if `until` is later.
         :param until: None means now. The period does not include this time.

@@ -35,24 +35,24 @@ class QueuePosition:
         self._outlook = outlook or Outlook()
 
     def position(self, job: Job) -> int | None:
-        """Return a job's place among the waiting jobs, from 1.
+        """Return a job's place among the waiting jobs, from 1; None if the job has no place.
 
-        None if the job does not wait or is not in the plan. None also if the reason to wait does not depend on the
+        A job has no place if it does not wait, is not in the plan, or waits for a reason that does not depend on the
         order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """Return the expected start of a waiting job.
+        """Return the expected start of a waiting job; None if it is not known.
 
-        None if the plan has no hold for the job, if there is no estimate, or if the job is on hold by a user. None also
-        if the estimate was made while the job was on hold, because the release has made this estimate wrong.
+        The start is not known without a hold in the plan, without an estimate, and while a user holds the job. An
+        estimate from the time before the job's release is not used, because it is wrong now.
         """
         outlook = self._outlook
         is_planned = job.name in self._holds and job.state.waits and not job.held
         found = outlook.interval(job) if is_planned else None
         if found is not None and outlook.estimates[job.name].reason is WaitReason.HELD_BY_USER:
-            return None  # the estimate was made while the job was on hold
+            return None  # a user held the job when the estimate was made
         if found is None:
             return None
         asked = outlook.at if outlook.read_at is None else outlook.read_at
@@ -70,11 +70,11 @@ class QueuePosition:
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Return since when the GPUs of a job's instances are idle; None if they are in use or this is not known."""
+        """Return the time since which a job's GPUs are idle; None if they are in use or this is not known."""
         return rounded(self._outlook.idle_since(job, self._outlook.read_at))
 
     def unsaved_since(self, job: Job) -> datetime | None:
-        """Return since when a job has run without a checkpoint; None if there is a checkpoint or this is not known."""
+        """Return since when a job runs without a checkpoint; None if it has a checkpoint or this is not known."""
         return rounded(self._outlook.unsaved_since(job, self._outlook.read_at))
 
     def unschedulable_message(self, job: Job) -> str | None:
@@ -114,7 +114,7 @@ class QueuePosition:
         return self._not_held(job)
 
     def _not_held(self, job: Job) -> Reason:
-        """Return why a job waits if it was planned but has no hold in the published plan."""
+        """Return why a job waits that has no hold in the published plan, and no reason in its own record."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -135,9 +135,9 @@ class QueuePosition:
 
 
 def _kept_back(job: Job) -> Reason | None:
-    """Return the reason to wait that is in the job's own record; None if there is none.
+    """Return the reason to wait that a parked job or a dependent has in its own record; None for other jobs.
 
-    Such a job has no hold in the plan, because it is parked or waits for other jobs.
+    Such a job may have no hold in the plan.
     """
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
         message = f"It may not start before {clock(job.not_before)} (tag not_before)."
@@ -157,7 +157,7 @@ def _kept_back(job: Job) -> Reason | None:
 
 
 def _tried_again_message(reason: str, *, refused: bool) -> str:
-    """Return the message that the queue tries a job again, with the reason of the last refusal or failure.
+    """Return a message: the queue tries the job again, after this reason of the last refusal or failure.
 
     :param refused: whether SageMaker refused the last launch. Otherwise the last attempt failed.
     """

@@ -63,7 +63,7 @@ from job_queue.services.drains import DrainChange
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
 ShowsValues = Callable[[Job], bool]
-"""A function that returns whether the caller may see the values of a job that can be secret."""
+"""Function: job -> whether the caller may see values of this job that can be secret."""
 
 
 def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
@@ -150,8 +150,8 @@ def detail(
 ) -> JobDetail:
     """Return the full description of a job: its summary, request, history, attempts and reasons to wait.
 
-    :param policy: the policy in force, to show the action that its rules would choose for the failure now; None: not
-        shown.
+    :param policy: the policy in force. With it, the answer shows which action its rules would choose for the job's
+        failure now. None: this is not shown.
     """
     job, request = record.job, json.loads(record.details)
     full = shows_values(job)
@@ -240,8 +240,8 @@ def queue_status(
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
     :param room: bytes for the answer. Pools, departments and projects are always complete. External jobs get at most a
-        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Each
-        of these two lists may use the bytes that the other list does not need.
+        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the rest each, and the bytes that
+        the other list does not need.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)
@@ -346,7 +346,8 @@ def _pool_drain(drain: Drain | None, now: float) -> PoolDrain | None:
 def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
     """Return the GPUs in use in a shared pool; 0 for other pools.
 
-    Members count with their GPUs, all other jobs with all GPUs of their instances. Carriers do not count.
+    A member counts with the GPUs that it holds; any other job counts with all GPUs of its instances. Carriers do not
+    count.
     """
     if pool.gpus is None:
         return 0.0
@@ -440,7 +441,7 @@ def plan_answer(
     warnings: Sequence[str],
     ahead: Outlook | None,
 ) -> PlanAnswer:
-    """Return a plan's decision about one waiting job, with the evictions that the plan makes for this job.
+    """Return a plan's decision about one waiting job, and the plan's evictions for this job.
 
     :param cluster: the planned cluster state, which contains the job.
     :param now: epoch seconds of the plan.
@@ -498,6 +499,6 @@ def in_order(jobs: Iterable[Job]) -> list[Job]:
 def order_of(job: Job) -> str:
     """Return the sort key of lists: priority (descending), entry time, name. Parked jobs come last.
 
-    The key is also the position at which the next page of jobs begins.
+    The key of the last job on a page is the position after which the next page begins.
     """
     return live_position(job)

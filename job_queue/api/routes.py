@@ -120,10 +120,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """Return the API with all its routes.
 
-    :param shared_reader: reader for requests that change nothing. Requests share the rows of this reader for a few
-        seconds.
-    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that
-        the answer shows the change.
+    :param shared_reader: reader for requests that change nothing. It may return rows that other requests have read in
+        the last few seconds.
+    :param own_reader: reader for requests that change something. It never returns such shared rows, so that the answer
+        shows the change.
     :param invocation: returns the current invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
@@ -321,8 +321,8 @@ def _serves(
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
     """Return a decorator that registers a function as the answer to an operation.
 
-    A caller without the right to the operation is refused. The services check rights that depend on a job or a
-    project; for previews, the route checks these rights.
+    A caller without the right to the operation is refused. If the right depends on a job or a project, the service
+    checks it, or for previews the route.
     """
     action = ACTIONS[operation.id]
 

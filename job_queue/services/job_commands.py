@@ -35,7 +35,7 @@ _PERMISSION = (
 
 
 class JobCommands:
-    """The service that changes jobs for callers. If a job changes after it was read, the command is tried again.
+    """The service that changes jobs for callers. A command is tried again if another request has changed the job.
 
     :param clock: seconds since the epoch.
     """
@@ -127,7 +127,7 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                # Pass the whole record, so that a long history can be shortened: the number of changes has no limit.
+                # With the whole record, a long history can be truncated: a user may change a job any number of times.
                 self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue
@@ -139,7 +139,10 @@ class JobCommands:
         return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
     def check_right(self, action: Action, job: Job, caller: str) -> None:
-        """Check that a caller may do an action with a job. Raise Forbidden if not."""
+        """Check that a caller may do an action with a job.
+
+        :raises Forbidden: the caller may not do this.
+        """
         if self._rights.may(action, caller, owner=job.owner):
             return  # without reading the policy: an owner can cancel under any policy
         if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
@@ -236,7 +239,7 @@ class RemoteDebugService:
         return self._recorded(record, caller)
 
     def _recorded(self, record: JobRecord, caller: str) -> JobRecord:
-        """Record the change in the job's history, unless the attempt no longer runs or the history has it."""
+        """Record the change in the job's history, unless the attempt no longer runs or the change is recorded."""
         name, attempt = record.job.name, record.job.attempt
         for _ in range(TRIES):
             known = any(it.attempt == attempt and it.cause.startswith(_ENABLED) for it in record.history)

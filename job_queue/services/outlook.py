@@ -1,4 +1,4 @@
-"""The outlook: expected runtimes of live jobs and expected starts of waiting jobs, from the history of attempts.
+"""Compute the outlook: expected runtimes of live jobs, and expected starts of waiting jobs, from past attempts.
 
 The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for this computation, and
 readers read one row. A process keeps the part of the history that it has read. A new process reads the history again.
@@ -67,7 +67,7 @@ class OutlookService:
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
         """Compute and store the outlook, if there are live jobs or the policy counts past use. Measure ended attempts.
 
-        :param may_go_on: after its first result of False, the outlook as computed so far is stored.
+        :param may_go_on: after its first result of False, the results so far are stored.
         """
         cluster = self._read_cluster()
         if cluster.waiting or cluster.active or depends_on_past_use(cluster.policy):
@@ -99,7 +99,7 @@ class OutlookService:
         if self._idle_watch is not None and cluster.active:
             idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
-            if self._hang_watch is not None and idle and idle_at == now:  # the GPUs were looked up just now
+            if self._hang_watch is not None and idle and idle_at == now:  # `idle` is new, not an earlier result
                 self._hang_watch.look(cluster, idle, now, may_go_on)
         saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
         outlook = replace(outlook, saved_work=saved_work)
@@ -114,9 +114,9 @@ class OutlookService:
     def _look_for_unsaved(
         self, cluster: ClusterState, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
-        """Return the results about unsaved work, and an event for each attempt newly found without a checkpoint.
+        """Return the results about unsaved work, and an event for each attempt that is newly unsaved.
 
-        Nothing is read unless a preemptible job has run for an hour.
+        No row is read if there are no candidates (`unsaved_candidates`).
         """
         jobs = unsaved_candidates(cluster.active.values(), now)
         if self._unsaved_work is None or not jobs:
@@ -166,7 +166,7 @@ def _with_outcomes(
     starts: Mapping[str, Sequence[float]],
     now: float,
 ) -> PastEstimates:
-    """Return past estimates with the outcomes that are known now, and with the new estimates if a look is due.
+    """Return the past estimates with the outcomes that are known now. If a look is due, add the new estimates.
 
     :param estimates: the new estimates, by the names of waiting jobs.
     :param starts: submission -> epoch seconds of its starts.

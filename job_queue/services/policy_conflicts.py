@@ -1,4 +1,4 @@
-"""Conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
+"""Find the conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,13 +36,10 @@ _OTHER_MARKET = (
 
 
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield the conflicts with live jobs.
+    """Yield the conflicts of a policy with live jobs.
 
-    These are dropped projects, pools and buckets that live jobs need, other training plans and roles of pools in use,
-    and quotas lowered too far.
-
-    A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
-    permits such quotas.
+    A conflict is (1) a dropped project, pool or bucket that live jobs need, (2) another training plan or role of a pool
+    in use, or (3) a lowered quota below the slots of non-preemptible jobs. `allow_oversubscription` permits (3).
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     yield from (ValidationIssue("policy", message, _OTHER_BUCKETS) for message in _other_buckets(cluster, policy))
@@ -64,9 +61,10 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
 
 
 def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
-    """Yield a message for each project with live jobs whose map of buckets loses or changes a region.
+    """Yield a message for each project with live jobs whose `bucket_by_region` loses or changes a region.
 
-    The folders of live jobs are known by their names in one bucket of the map (`domain/access/places.py`).
+    Claims of live jobs name their folders in only one bucket of this map (`domain/access/places.py`). With another map,
+    new claims on the same folders could have other names.
     """
     before = {project.name: project.bucket_by_region for project in cluster.applied.policy.projects}
     jobs = _live_jobs(cluster)
@@ -140,8 +138,8 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
 def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
     """Yield the jobs that hold slots and may not be stopped, including carriers.
 
-    Stopping jobs are left out, since they free their slots. Carriers without members are also left out, since they
-    count as free.
+    Stopping jobs are left out, because their slots become free. Carriers without members are left out, because their
+    slots count as free.
     """
     for job in cluster.active.values():
         stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)

@@ -1,4 +1,4 @@
-"""Submission: validate requests, rights and places in S3; store new jobs; recognise a request that is sent again."""
+"""Submit jobs: validate requests, rights and places in S3, store new jobs, and recognise a repeated request."""
 
 import json
 import math
@@ -36,7 +36,7 @@ from job_queue.validation.issue import first
 
 MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row has at most 400 KB, including the history
 
-MOST_CLAIMS_CHECKED = 20  # one live claim is enough to refuse; claims of ended jobs exist in restored tables only
+MOST_CLAIMS_CHECKED = 20  # enough, because one live claim refuses a job, and only restored tables have stale claims
 _WITHOUT_PREFLIGHT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
@@ -64,7 +64,7 @@ class ValidatedSubmission:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedWithoutTables:
-    """A request that has passed all checks that need no table, and the rows to look up for the other checks."""
+    """A request that has passed all checks without tables, and the names to look up for the other checks."""
 
     request: TrainingRequest
     preflight_issues: tuple[ValidationIssue, ...]
@@ -164,10 +164,10 @@ class SubmissionService:
         return Accepted(existing, known=True, warnings=warnings, metadata=validated.metadata)
 
     def _accepted_before(self, validated: ValidatedSubmission, owner: str) -> JobRecord | None:
-        """Return the record of the same request of the same owner; None if it was not accepted before.
+        """Return the record of the same request of the same owner; None if no such request was accepted before.
 
-        Such a request is not refused for pre-flight, dependencies or the limit of waiting jobs, even if the policy has
-        changed.
+        A repeated request is not refused because of pre-flight, dependencies or the limit of waiting jobs. These may
+        have changed since the request was accepted.
         """
         existing = self._repository.record(validated.job.name)
         return existing if existing is not None and _is_same(existing, validated.request.content, owner) else None
@@ -240,7 +240,7 @@ class SubmissionService:
         return ValidatedSubmission(request, job, issues, (*unmet, *late), advice, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
-        """Check that no live job of another owner writes to the same folders, or to folders above or below them.
+        """Check that no live job of another owner writes to the same places, or to places above or below them.
 
         :param places: places that the job writes to -> the field of the request.
         :raises Conflict: a live job of another owner writes there.
@@ -301,7 +301,7 @@ def _check_reserved(request: TrainingRequest) -> None:
 def dependencies_of(
     named: Sequence[After], records: Sequence[JobRecord | None]
 ) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
-    """Return a new job's unfinished dependencies, and an issue for each that is unknown or did not end as required.
+    """Return a new job's unfinished dependencies, and an issue for each unknown or unsuccessful dependency.
 
     Only existing jobs can be named, so dependencies have no cycles.
 
@@ -326,8 +326,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that the same owner sent before.
 
-    An equal request of another owner counts as a different request. Otherwise the other owner could cancel a job on
-    which the caller relies. A caller could also find out secret values of a request by guessing.
+    An equal request of another owner counts as a different request. Otherwise the caller would rely on a job that the
+    other owner can cancel. A caller could also guess secret values of a request and see whether the guess is right.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 
@@ -405,7 +405,7 @@ def new_job(
 
 
 def _lost_work_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
-    """Yield a warning for an accepted request whose job may lose work, because it has no checkpoint."""
+    """Yield a warning if the job can be interrupted and has no checkpoints, so that it may lose work."""
     if request.checkpoints is None and (job.preemptible or request.spot):
         yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
@@ -415,7 +415,7 @@ def _lost_work_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
 
 
 def _next_pool_warnings(job: Job, policy: Policy) -> Iterator[str]:
-    """Yield a warning for a job that asks for further pools if it is late, although its project has none."""
+    """Yield a warning if the job's `start_by_action` is next_pool, but the project has no further pool for the job."""
     if job.start_by is None or job.start_by_action is not StartByAction.NEXT_POOL or further_pools(job, policy):
         return
     yield (

@@ -1,4 +1,4 @@
-"""Detection of hangs: look up the logs and checkpoints of jobs whose GPUs are idle, and record the jobs that hang."""
+"""Detect hangs: look up the logs and checkpoints of jobs whose GPUs are idle, and record the jobs that hang."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,10 +16,12 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Policy
 
 WroteLog = Callable[[str, float, float], bool | None]
-"""(training job, its start, a time, in epoch seconds) -> whether its log has a line since that time; None: unknown."""
+"""Function: training job, its start, a time -> whether its log has a line since that time; None: unknown.
+
+Both times are epoch seconds."""
 
 WroteCheckpoint = Callable[[str, float], bool | None]
-"""(address in S3, a time in epoch seconds) -> whether an object was written there since that time; None: unknown."""
+"""Function: address in S3, epoch seconds -> whether an object was written there since that time; None: unknown."""
 
 
 class HangWatch:
@@ -41,7 +43,7 @@ class HangWatch:
         self._turn = 0
 
     def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
-        """Look up the suspects, and record each hang: a notice, and a stop request if the tag or policy says so.
+        """Look up the suspects, and record each hang. A hang causes a notice and, by tag or policy, a stop.
 
         :param idle: training job -> epoch seconds since which its GPUs have been idle.
         :param now: epoch seconds.

@@ -1,4 +1,4 @@
-"""Detection of running jobs with idle GPUs, every few minutes."""
+"""Detect running jobs with idle GPUs, every few minutes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -41,7 +41,7 @@ class IdleWatch:
 
     :param utilization_at: returns the source for a site.
     :param minutes: the time for which GPUs must be idle.
-    :param notify: notifies the observers of the number of idle instances in each pool.
+    :param notify: tells the observers the number of idle instances in each pool.
     """
 
     def __init__(self, utilization_at: Callable[[Site | None], Utilization], minutes: int, notify: Notify) -> None:
@@ -73,7 +73,10 @@ class IdleWatch:
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return the time since which each training job is idle (epoch seconds). Jobs at failing sites are left out."""
+        """Return the time since which each idle training job is idle (epoch seconds).
+
+        Jobs are left out if the utilization at their site cannot be read.
+        """
         until = now // PERIOD_SECONDS * PERIOD_SECONDS
         since = until - self._seconds
         figures: dict[str, Figures] = {}
