@@ -37,8 +37,8 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1; None if the job has no place.
 
-        A job has no place if it does not wait, is not in the plan, or waits for a reason that does not depend on the
-        order, such as a dependency or a hold by a user.
+        A job has no place if it does not wait or is not in the plan. A job also has no place if its reason to wait does
+        not depend on the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
@@ -114,7 +114,7 @@ class QueuePosition:
         return self._not_held(job)
 
     def _not_held(self, job: Job) -> Reason:
-        """Return why a job waits that has no hold in the published plan, and no reason in its own record."""
+        """Return why a job waits that is not parked and has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -157,7 +157,7 @@ def _kept_back(job: Job) -> Reason | None:
 
 
 def _tried_again_message(reason: str, *, refused: bool) -> str:
-    """Return a message: the queue tries the job again, after this reason of the last refusal or failure.
+    """Return the message that the queue tries a job again, with the reason of the last refusal or failure.
 
     :param refused: whether SageMaker refused the last launch. Otherwise the last attempt failed.
     """

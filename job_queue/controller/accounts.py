@@ -53,7 +53,7 @@ def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]
     result is empty if the demand is ambiguous. It is also empty for a member, because the instance belongs to the
     carrier.
 
-    :param types: the instance type of each pool; None: the pool has any type.
+    :param types: pool -> its instance type; None: a pool of any type.
     """
     if job.gpus is not None:
         return {}

@@ -1,6 +1,6 @@
 """Create and stop carriers (shared instances), assign members to them, apply reports, stop silent agents (ADR 0079).
 
-A carrier has at most one attempt: a carrier that was not launched is given up.
+A carrier has at most one attempt. A carrier that could not be launched is given up.
 Members follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
 SageMaker's API.
 """

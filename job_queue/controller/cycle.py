@@ -1,6 +1,6 @@
 """Run scheduling cycles: read the cluster's state, plan, record the intents, and only then call SageMaker.
 
-Each change of a job, a policy or a drain wakes the controller. Only the holder of the lease runs cycles, one at a time.
+A change of a job, the policy or a drain wakes the controller. Only the holder of the lease runs cycles, one at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -287,7 +287,7 @@ class Controller(ControllerPart):
         *,
         one_by_one: bool,
     ) -> _RemainingWork:
-        """Run one cycle.
+        """Run one cycle under the lease. Return the work that remains after the cycle.
 
         :param adoptions: attempts that a comparison has found. The cycle empties this list.
         :param one_by_one: whether to record each transition in its own transaction, so that one failing transition does

@@ -148,8 +148,8 @@ class Launcher(ControllerPart):
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
         if recorded is None:
             return False
-        # Plan again: a job whose launch was in doubt, or that was cancelled or requeued, can be stopped only now, and a
-        # new carrier can take members.
+        # Plan again. A job that was cancelled or requeued, or whose launch was in doubt, can be stopped only now. A new
+        # carrier can now take members.
         to_be_stopped = recorded.cancelled or recorded.requeued_by is not None
         return to_be_stopped or job.in_doubt or job.carries is not None
 
@@ -243,7 +243,7 @@ class Launcher(ControllerPart):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job is not proven to be this job's attempt: leave it alone, but count it while it is alive.
+        # No proof shows that the training job is this job's attempt. So do not stop it, but count it while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):

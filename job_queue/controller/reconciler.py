@@ -102,8 +102,8 @@ class Comparison:
 class Reconciler(ControllerPart):
     """The comparison of the queue's records with SageMaker, and the correction of the records.
 
-    The log of a failed attempt is read before the end is recorded, with a strict limit, so that one write records the
-    end and the class. In a cycle, an end is classified without the log, because a cycle must not wait for a log.
+    The log of a failed attempt is read, with a strict limit, before the end is recorded. So one write records the end
+    and its class. In a cycle, an end is classified without the log, because a cycle must not wait for a log.
     """
 
     def __init__(self, backend: Backend, last_lines: LastLines | None = None) -> None:
@@ -329,9 +329,9 @@ class Reconciler(ControllerPart):
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
         kind are described, and the others in later minutes.
 
-        A comparison succeeds if the list was read, and at least one training job was described or none had to be. The
-        list counts as read even if the walk ended early, after `MOST_PAGES` pages or `WALK_SECONDS`: the newest
-        training jobs are known then, and the next walk continues from there.
+        A comparison succeeds if the list was read, and at least one training job was described or none had to be. A
+        walk that ends early, after `MOST_PAGES` pages or `WALK_SECONDS`, is enough: it has read the newest training
+        jobs, and the next walk continues from there.
 
         :param site: None: the home site.
         """
@@ -626,7 +626,7 @@ class Reconciler(ControllerPart):
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
     def _with_returned_gpus(self, failed: FailedAttempt, ended: TrainingJob, job: Job) -> FailedAttempt:
-        """Return the failure with `returned_gpus`: its GPUs that also failed in other attempts on the day before."""
+        """Return the failure with `returned_gpus`: its GPUs that failed in other attempts within the day before."""
         if not failed.gpu_uuids:
             return failed
         ended_at = self._clock() if ended.ended_at is None else ended.ended_at
@@ -634,7 +634,7 @@ class Reconciler(ControllerPart):
         return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
 
     def _with_covering_notice(self, transition: JobTransition) -> JobTransition:
-        """Return the transition with `covered_by`: a similar job that failed just before, whose notice covers both."""
+        """Return the transition with `covered_by` set if the notice of a similar, earlier failure also covers it."""
         failure = new_failure(transition)
         if failure is None or transition.new.state is not JobState.FAILED:
             return transition
@@ -653,7 +653,10 @@ class Reconciler(ControllerPart):
         return logs.lines(ended.name, read)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
-        """End the backoffs of an attempt's capacity keys if it has instances. Return whether a backoff has ended."""
+        """End the backoffs of an attempt's capacity keys if its instances have arrived.
+
+        Return whether a backoff has ended.
+        """
         if reported.instances_came is None:
             return False
         metadata = (known and known.metadata) or self._repository.metadata()

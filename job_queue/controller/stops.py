@@ -79,5 +79,8 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether to request a job's stop: not if SageMaker lacks the attempt, as its name may be reused."""
+    """Return whether to request the stop of a job's attempt.
+
+    A missing attempt is not stopped, because another training job may have its name.
+    """
     return job.state is JobState.STOPPING and job.missing_since is None

@@ -1,7 +1,7 @@
 """Commands of users for a job: cancel it, change its priority, hold, release or requeue it, or enable a shell in it.
 
-The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel,
-requeue or hold the job or lower its priority.
+The rights are those of `access.rights`. An owner who has left the project may only cancel, requeue or hold the job, or
+lower its priority.
 """
 
 from collections.abc import Callable, Iterable

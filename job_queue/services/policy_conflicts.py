@@ -38,8 +38,11 @@ _OTHER_MARKET = (
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
     """Yield the conflicts of a policy with live jobs.
 
-    A conflict is (1) a dropped project, pool or bucket that live jobs need, (2) another training plan or role of a pool
-    in use, or (3) a lowered quota below the slots of non-preemptible jobs. `allow_oversubscription` permits (3).
+    There are three kinds of conflicts:
+
+    - Live jobs need a project, pool or bucket that the policy drops.
+    - A pool in use would have another training plan or role.
+    - A quota is lowered below the slots of non-preemptible jobs, without `allow_oversubscription`.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     yield from (ValidationIssue("policy", message, _OTHER_BUCKETS) for message in _other_buckets(cluster, policy))

@@ -77,7 +77,7 @@ class PreviewService:
     def of_policy(self, document: object, horizon: float) -> Preview:
         """Return the changes if a policy were applied.
 
-        A policy that only this stack cannot use (MaxCapacity, shared instances, its region and account) is not refused.
+        A policy that only does not fit this stack (MaxCapacity, shared instances, region and account) is not refused.
         The preview then has warnings.
 
         :param horizon: seconds from now to simulate.

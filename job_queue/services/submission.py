@@ -301,7 +301,7 @@ def _check_reserved(request: TrainingRequest) -> None:
 def dependencies_of(
     named: Sequence[After], records: Sequence[JobRecord | None]
 ) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
-    """Return a new job's unfinished dependencies, and an issue for each unknown or unsuccessful dependency.
+    """Return a new job's unfinished dependencies, and an issue for each that is unknown or did not end as required.
 
     Only existing jobs can be named, so dependencies have no cycles.
 

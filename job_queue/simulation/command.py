@@ -95,7 +95,7 @@ def _json_or_text(found: object) -> str:
 class _Simulations:
     """A simulation of the same jobs for each policy.
 
-    Without the option `priorities`, jobs keep the priorities of the trace. If the trace has none either, priorities are
+    Without the option `priorities`, jobs keep the priorities of the trace. If the trace has no priorities, they are
     drawn by DRAWN_PRIORITIES, which the attribute `options` then contains.
     """
 

@@ -1,9 +1,9 @@
 """Estimate when waiting jobs will start: simulate the queue's own plans in several equally likely futures.
 
 Runtimes and later submissions are unknown. So the snapshot is simulated several times, with different runtimes and
-arrivals in each future. A job's distribution of runtimes is divided into as many parts as there are futures, and each
-future gets a runtime from another part (Latin hypercube sampling). The estimate is the median start. The module
-`past_estimates` learns how wrong estimates usually are.
+arrivals in each future. For n futures, a job's distribution of runtimes is divided into n parts, and each future gets a
+runtime from another part (Latin hypercube sampling). The estimate is the median start. The module `past_estimates`
+learns how wrong estimates usually are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,8 +93,8 @@ def steps_for(live: int) -> Step:
 def finished_part(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
     """Estimate the finished part of a future, from 0 to 1.
 
-    The result is the largest of three ratios: started to all waiting jobs, simulated to expected moments, and the steps
-    of the elapsed time to those of the horizon.
+    The result is the largest of three ratios: started waiting jobs, simulated moments and elapsed steps, each divided
+    by the total that is expected at the end of the future.
 
     :param waiting: waiting jobs at the beginning of the future.
     :param live: live jobs at the beginning of the future.
@@ -132,8 +132,8 @@ def forecast(
 ) -> dict[str, Estimate]:
     """Estimate the starts of all waiting jobs.
 
-    :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
-        for an active job, from the start of its attempt. A job without runtimes never ends in the futures.
+    :param runtimes: equally likely runtimes of each job in seconds, the shortest first. A runtime begins with the next
+        start; for an active job, with the start of its attempt. A job without runtimes never ends in the futures.
     :param arrivals: draws the jobs that arrive later.
     :param futures: number of futures; None: between FEWEST_FUTURES and MOST_FUTURES, by the number of live jobs.
     :param step: the length of a step by the elapsed time; None: the result of `steps_for`.

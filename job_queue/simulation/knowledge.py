@@ -26,8 +26,8 @@ class RuntimeKnowledge:
         """Return the expected seconds of an attempt, from its launch to its end.
 
         :param worked: seconds of work that this attempt has already done.
-        :param known: the previous expectation. Without a predictor, the result is None if this is None, and otherwise
-            the real runtime. With a predictor, this is not used.
+        :param known: the previous expectation, used only without a predictor. If it is None, the result is None;
+            otherwise the result is the real runtime.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:

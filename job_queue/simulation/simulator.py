@@ -1,7 +1,7 @@
 """Simulate a fleet event by event: make the queue's plan after each event, and apply the plan to simulated jobs.
 
-Events are submissions, ends of jobs and of stops, starts of carriers, and times at which a backoff, a training plan or
-another condition changes.
+Events are submissions, ends of jobs and of stops, and starts of carriers. Further events are the times at which a
+backoff, a training plan or another condition changes.
 """
 
 from collections import defaultdict
@@ -280,7 +280,7 @@ class Simulator:
                 self._stop(name, evicted=False)
 
     def _drain(self, pool: str) -> None:
-        """Stop the attempts of a pool that its drain, which is now in force, is to stop (`Drain.stops_job`)."""
+        """Stop the attempts that a pool's drain stops (`Drain.stops_job`), because the drain is now in force."""
         for name, attempt in list(self._active.items()):
             slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
             if pool in slots and not attempt.stopping:

@@ -29,7 +29,7 @@ class CheckpointTimes(ControllerPart):
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
         """Return the cluster with newly read checkpoints, or None if no checkpoint has to be read.
 
-        The checkpoints of the plan's victims are read, and those of the jobs that the plan could evict instead.
+        Only checkpoints that can decide between the plan's victims and equal jobs are read (`checkpoints_to_look_up`).
 
         :param decided: a plan of that cluster.
         """

@@ -8,7 +8,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import ListingProgress, Walk
 from job_queue.domain.fleet.sites import Site, key_of
 
-MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
+MOST_PAGES = 20  # pages of one walk; at two pages a second, the walk takes ten seconds
 
 
 def walk_list(

@@ -56,7 +56,7 @@ class TrainingPlans(ControllerPart):
 
 
 def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[JobTransition]:
-    """Return an announcement for each running job whose instances end soon, or whose training plan was extended.
+    """Return an announcement for each running job that will soon lose its instances, or whose plan was extended.
 
     :param leaving: jobs that already have a transition in this cycle.
     """

@@ -1,7 +1,7 @@
 """Carry out deadlines: act on waiting jobs that have not started by their `start_by`, and find the next deadlines.
 
 A cycle handles only the jobs that it has read. A job beyond the policy's `window` is handled when a cycle first reads
-the job. This is early enough, because an unread job cannot start.
+the job, which is always before the job starts.
 """
 
 from collections.abc import Container, Iterable

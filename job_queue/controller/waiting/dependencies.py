@@ -102,7 +102,7 @@ class Lookups:
         self._last_by_name.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
-        """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
+        """Return at most `MOST_LOOKED_UP` names, one per owner in turn. New names come first, then the longest unread.
 
         A name is looked up again only while its job is alive, so names without a look-up are more likely to have ended.
         A new process remembers no look-ups, so it begins at another position of the sorted names in each minute.

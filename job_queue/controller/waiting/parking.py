@@ -1,8 +1,8 @@
 """Park jobs that cannot start: move them behind the rest of a long waiting queue, and back when they may start.
 
-A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: jobs on
-hold, in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking, such jobs
-could fill the window, and no later job would be considered. A larger window would make cycles slower.
+A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: they are
+on hold, in backoff, too large, or beyond a limit or budget. Without parking, such jobs could fill the window, and no
+later job would be considered. A larger window would make cycles slower.
 """
 
 from collections import Counter
@@ -178,7 +178,7 @@ def _parked_until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> in
 
 
 def _is_drained_later(job: Job, cluster: ClusterState, now: float) -> bool:
-    """Return whether a drain of one of the job's pools is not in force yet, so that later, shorter jobs may start."""
+    """Return whether a drain of one of the job's pools is not in force yet. Until then, shorter jobs may start."""
     pools = {pool for need in alternatives(job, cluster.applied.policy) for pool in need}
     return any(not drain.is_in_force(now) for pool, drain in cluster.drains.items() if pool in pools)
 

@@ -13,8 +13,8 @@ _Place = tuple[int, float, str]
 _Queue = tuple[str, bool, tuple[frozenset[str], ...], Group | None, int | None]
 """The key of a waiting queue: project, whether jobs are interactive, pools of each alternative, group, `max_parallel`.
 
-A group with `max_parallel` has its own waiting queue here: the queue parks the jobs of a full group, so that they take
-no places of other jobs."""
+Here, a group with `max_parallel` has its own waiting queue, so that its jobs take no places of other jobs. The real
+queue parks the jobs of a full group instead."""
 
 
 class WaitingQueues:

@@ -19,7 +19,7 @@ GOLDEN_RATIO = 0.618033988749895  # its first n multiples, modulo 1, are spread 
 class Starts:
     """The start of each waiting job under each policy: epoch seconds, or `inf` for never or after the horizon.
 
-    A job is not contained if its start is unknown, for example because the ends of other jobs are unknown.
+    A job is left out if its start is unknown, for example because the ends of other jobs are unknown.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)
