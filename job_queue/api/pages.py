@@ -70,20 +70,20 @@ class JobPages:
 
         A page has at most `limit` jobs. Any page may have fewer, because jobs in other states are dropped.
         """
-        cursor = _unpacked(token) if token else {}
+        cursor = _cursor_of(token) if token else {}
         if "finished" not in cursor and any(not state.finished for state in states):
             return self._live(states, limit, cursor.get("live"))
         if not any(state.finished for state in states):
             return [], None
         jobs, following = self._repository.finished(limit, cursor.get("finished"))
-        return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
+        return [job for job in jobs if job.state in states], _token_of({"finished": following}) if following else None
 
     @staticmethod
     def token_after(job: Job) -> str:
         """Return the token of the page that begins after this job, if an answer has room for only a part of a page."""
         if not job.state.finished:
-            return _packed({"live": order_of(job)})
-        return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
+            return _token_of({"live": order_of(job)})
+        return _token_of({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
@@ -91,18 +91,20 @@ class JobPages:
         # are read again if a cycle has written meanwhile.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
-        lines = sorted(metadata.waiting_queues)
-        reads += self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
+        waiting_queues = sorted(metadata.waiting_queues)
+        reads += self._parallel(
+            [partial(self._repository.waiting, queue, limit + 1, after) for queue in waiting_queues]
+        )
         if self._repository.cycle_wrote_since(metadata):
             reads.append(self._repository.active())
         jobs = latest_versions(reads).values()
-        ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]
-        page = ahead[:limit]
-        if len(ahead) > limit:
+        remaining = [job for job in in_order(jobs) if after is None or order_of(job) > after]
+        page = remaining[:limit]
+        if len(remaining) > limit:
             following: dict[str, Any] | None = {"live": order_of(page[-1])}
         else:
             following = {"finished": None} if any(state.finished for state in states) else None
-        return [job for job in page if job.state in states], _packed(following) if following else None
+        return [job for job in page if job.state in states], _token_of(following) if following else None
 
 
 class HistoryPages:
@@ -140,7 +142,7 @@ class HistoryPages:
         if first > last:
             raise InvalidRequest("The period ends before it begins.", field="until", remedy="Give since before until.")
         page = self._attempts.page(
-            first, last, limit, now, _unpacked(token, _is_history_token)["history"] if token else None
+            first, last, limit, now, _cursor_of(token, _is_history_token)["history"] if token else None
         )
         found = [
             attempt
@@ -148,7 +150,7 @@ class HistoryPages:
             if (owner is None or identity.matches(owner, attempt.owner))
             and (project is None or attempt.project == project)
         ]
-        return found, _packed({"history": page.following}) if page.following else None
+        return found, _token_of({"history": page.following}) if page.following else None
 
 
 def _is_history_token(cursor: object) -> bool:
@@ -166,7 +168,7 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _packed(cursor: dict[str, Any]) -> str:
+def _token_of(cursor: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(cursor).encode()).decode()
 
 
@@ -185,7 +187,7 @@ def _fits(name: str, part: object) -> bool:
     return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
 
 
-def _unpacked(token: str, is_token: Callable[[object], bool] = _is_token) -> dict[str, Any]:
+def _cursor_of(token: str, is_token: Callable[[object], bool] = _is_token) -> dict[str, Any]:
     try:
         cursor = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):

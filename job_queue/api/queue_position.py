@@ -55,8 +55,8 @@ class QueuePosition:
             return None  # a user held the job when the estimate was made
         if found is None:
             return None
-        asked = outlook.at if outlook.read_at is None else outlook.read_at
-        return expectation(outlook.estimates[job.name], found, outlook.at, asked)
+        read_at = outlook.at if outlook.read_at is None else outlook.read_at
+        return expectation(outlook.estimates[job.name], found, outlook.at, read_at)
 
     def ask_again_after(self, job: Job) -> int | None:
         """Return the seconds after which a client should request a waiting job again; None: no suggestion."""
@@ -88,10 +88,10 @@ class QueuePosition:
             return Reason(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
             return None
-        reason = self._waits(job)
+        reason = self._reason_to_wait(job)
         return Reason(reason.code, f"{reason.message} {self._plan.age}") if self._plan.age else reason
 
-    def _waits(self, job: Job) -> Reason:
+    def _reason_to_wait(self, job: Job) -> Reason:
         if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
                 f" The last try: {sentence(job.reason)}"
@@ -99,21 +99,21 @@ class QueuePosition:
                 else ""
             )
             return Reason(hold.reason.value, hold.message + last)
-        return self._not_planned(job)
+        return self._reason_without_hold(job)
 
-    def _not_planned(self, job: Job) -> Reason:
+    def _reason_without_hold(self, job: Job) -> Reason:
         """Return why a job waits if the plan has no hold for the job, or if the job has changed since the plan."""
         if job.name in self._plan.unrecorded:
             message = "The queue cannot store its next state, so plans leave it out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
-        if (kept_back := _kept_back(job)) is not None:
-            return kept_back
+        if (recorded := _recorded_reason(job)) is not None:
+            return recorded
         if job.reason is None and not self._plan.has_seen(job):
             message = "The queue has not planned since the job was submitted or changed. It plans every minute."
             return Reason("NOT_PLANNED_YET", message)
-        return self._not_held(job)
+        return self._reason_after_plan(job)
 
-    def _not_held(self, job: Job) -> Reason:
+    def _reason_after_plan(self, job: Job) -> Reason:
         """Return why a job waits that is not parked and has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
@@ -134,7 +134,7 @@ class QueuePosition:
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
 
-def _kept_back(job: Job) -> Reason | None:
+def _recorded_reason(job: Job) -> Reason | None:
     """Return the reason to wait that a parked job or a dependent has in its own record; None for other jobs.
 
     Such a job may have no hold in the plan.

@@ -184,7 +184,7 @@ def detail(
 
 
 def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *, full: bool) -> JobFailure:
-    now = chosen_again(record.job, failed, _retry_on(record), policy) if policy else None
+    chosen_now = chosen_again(record.job, failed, _retry_on(record), policy) if policy else None
     return JobFailure(
         failure_class=failed.failure_class,
         attempt=failed.attempt,
@@ -199,8 +199,8 @@ def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *,
         instance_check=failed.action != FailureAction.FAIL and is_check_due(failed),
         gpu_uuids=failed.gpu_uuids,
         returned_gpus=tuple(GpuReturn(gpu.uuid, gpu.failures, _at(gpu.latest)) for gpu in failed.returned_gpus),
-        action_now=now.action if now else None,
-        rule_now=now.rule if now else None,
+        action_now=chosen_now.action if chosen_now else None,
+        rule_now=chosen_now.rule if chosen_now else None,
     )
 
 
@@ -269,9 +269,9 @@ def queue_status(
         pauses=tuple(_pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()),
     )
     room -= bytes_of(status)
-    outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
-    named, _ = take_fitting((_external_job(job, policy) for job in outside), room // 4)
-    room -= sum(map(bytes_of, named))
+    external_jobs = [job for job in cluster.external if job.warm is None or job.warm.fixed]
+    listed_external, _ = take_fitting((_external_job(job, policy) for job in external_jobs), room // 4)
+    room -= sum(map(bytes_of, listed_external))
     active = [summary(JobSummary, job, positions, shows_values) for job in in_order(cluster.active.values())]
     planned = dict.fromkeys(hold.job for hold in plan.holds if hold.job in cluster.waiting)
     others = [job for job in in_order(cluster.waiting.values()) if job.name not in planned]
@@ -280,16 +280,16 @@ def queue_status(
         for job in [*(cluster.waiting[name] for name in planned), *others]
     ]
     needed = sum(map(bytes_of, waiting))
-    running, left = take_fitting(active, room - min(needed, room // 2))
-    next_ones, _ = take_fitting(waiting, min(needed, room // 2) + left)
+    listed_active, left = take_fitting(active, room - min(needed, room // 2))
+    listed_waiting, _ = take_fitting(waiting, min(needed, room // 2) + left)
     return msgspec.structs.replace(
         status,
-        active=running,
-        waiting=next_ones,
-        external=named,
-        more_active=len(running) < len(active),
-        more_waiting=bool(cluster.cut) or len(next_ones) < len(waiting),
-        more_external=len(named) < len(outside),
+        active=listed_active,
+        waiting=listed_waiting,
+        external=listed_external,
+        more_active=len(listed_active) < len(active),
+        more_waiting=bool(cluster.cut) or len(listed_waiting) < len(waiting),
+        more_external=len(listed_external) < len(external_jobs),
     )
 
 
@@ -351,14 +351,16 @@ def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
     """
     if pool.gpus is None:
         return 0.0
-    here = {name for name, job in cluster.active.items() if pool.name in job.slots}
-    whole = sum(cluster.active[name].slots[pool.name] for name in here if cluster.active[name].carries is None)
-    parts = sum(
+    in_pool = {name for name, job in cluster.active.items() if pool.name in job.slots}
+    whole_instances = sum(
+        cluster.active[name].slots[pool.name] for name in in_pool if cluster.active[name].carries is None
+    )
+    member_tenths = sum(
         job.allocation.size
         for job in cluster.active.values()
-        if job.allocation is not None and job.allocation.carrier in here
+        if job.allocation is not None and job.allocation.carrier in in_pool
     )
-    return whole * pool.gpus + parts / WHOLE
+    return whole_instances * pool.gpus + member_tenths / WHOLE
 
 
 def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
@@ -474,7 +476,7 @@ def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bo
     start = (expected.likely or expected.start) if expected else None
     if job.start_by is None or start is None or start.timestamp() <= job.start_by:
         return
-    then = {
+    consequence = {
         StartByAction.NOTIFY: "you would get a notice",
         StartByAction.CANCEL: "it would be stopped then",
         StartByAction.NEXT_POOL: "it could then run in the further pools of its project"
@@ -483,7 +485,7 @@ def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bo
     }[job.start_by_action]
     yield (
         f"The job is to start by {clock(job.start_by)}, and is expected to start at about {clock(start.timestamp())}: "
-        f"{then}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
+        f"{consequence}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
     )
 
 

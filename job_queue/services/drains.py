@@ -117,8 +117,8 @@ class DrainService:
         names = [it.name for it in cluster.applied.policy.pools]
         if pool in names or pool in known:
             return
-        meant = near(pool, names)
-        hint = f"Did you mean {join(meant)}?" if meant else f"There are {join(names)}."
+        suggestions = near(pool, names)
+        hint = f"Did you mean {join(suggestions)}?" if suggestions else f"There are {join(names)}."
         message = f"The policy has no pool {quoted(pool)}. {hint}"
         raise NotFound(message, field="pool", remedy="See the pools: smq status.")
 

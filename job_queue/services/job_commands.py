@@ -147,10 +147,10 @@ class JobCommands:
             return  # without reading the policy: an owner can cancel under any policy
         if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
             owner = identity.owner_of(job.owner)
-            what = "enable a shell in it" if action is Action.ENTER else "cancel, requeue or change it"
+            commands = "enable a shell in it" if action is Action.ENTER else "cancel, requeue or change it"
             raise Forbidden(
                 f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
-                f"the queue may {what}.",
+                f"the queue may {commands}.",
                 remedy="Ask one of these people.",
             )
 
@@ -231,11 +231,11 @@ class RemoteDebugService:
                     f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it."
                 )
             result, message = training.enable_remote_debug(attempt)
-        said = message.rstrip(".")
+        answer = message.rstrip(".")
         if result is UpdateResult.DENIED:
-            raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {said}.", remedy=_PERMISSION)
+            raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {answer}.", remedy=_PERMISSION)
         if result is UpdateResult.REFUSED:
-            raise Conflict(f"SageMaker does not enable remote debugging in {attempt}: {said}.", remedy=_WHEN)
+            raise Conflict(f"SageMaker does not enable remote debugging in {attempt}: {answer}.", remedy=_WHEN)
         return self._recorded(record, caller)
 
     def _recorded(self, record: JobRecord, caller: str) -> JobRecord:

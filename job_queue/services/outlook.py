@@ -97,11 +97,11 @@ class OutlookService:
         past_use, counted = self._past_use(cluster.applied, now, may_go_on)
         outlook = replace(self._past.outlook(cluster, now), past_use=past_use, counted=counted)
         if self._idle_watch is not None and cluster.active:
-            idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
+            idle_at, idle = self._idle_watch.check(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
             if self._hang_watch is not None and idle and idle_at == now:  # `idle` is new, not an earlier result
-                self._hang_watch.look(cluster, idle, now, may_go_on)
-        saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
+                self._hang_watch.check(cluster, idle, now, may_go_on)
+        saved_work, unsaved = self._check_unsaved_work(cluster, now, may_go_on)
         outlook = replace(outlook, saved_work=saved_work)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)
         learned = _with_outcomes(past_estimates, cluster, estimates, starts, now)
@@ -111,7 +111,7 @@ class OutlookService:
         if learned != past_estimates:
             self._repository.outlook.replace_past_estimates(learned)
 
-    def _look_for_unsaved(
+    def _check_unsaved_work(
         self, cluster: ClusterState, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results about unsaved work, and an event for each attempt that is newly unsaved.
@@ -122,7 +122,7 @@ class OutlookService:
         if self._unsaved_work is None or not jobs:
             return SavedWork(), []
         before = self._repository.outlook.latest().saved_work
-        return self._unsaved_work.look(jobs, cluster.policy, before, now, may_go_on)
+        return self._unsaved_work.check(jobs, cluster.policy, before, now, may_go_on)
 
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]
@@ -171,13 +171,13 @@ def _with_outcomes(
     :param estimates: the new estimates, by the names of waiting jobs.
     :param starts: submission -> epoch seconds of its starts.
     """
-    told = {
+    expected_waits = {
         job.submission: estimated_wait(estimate, now, epoch(job.entered))
         for name, estimate in estimates.items()
         if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
     }
-    past = past.with_starts(starts, None if cluster.cut else told)
-    return past.with_look(now, told) if past.is_due(now) else past
+    past = past.with_starts(starts, None if cluster.cut else expected_waits)
+    return past.with_look(now, expected_waits) if past.is_due(now) else past
 
 
 def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool]) -> dict[str, Estimate]:

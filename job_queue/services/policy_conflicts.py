@@ -59,8 +59,8 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
         yield f"The project {name} still has {_names_of(job.name for job in jobs if job.project == name)}."
     used = {pool for job in jobs for pool in (*job.slots, *job.pools)}
     for name in sorted(used - pools):
-        needing = (job.name for job in jobs if name in job.slots or name in job.pools)
-        yield f"The pool {name} is still used or named by {_names_of(needing)}."
+        jobs_of_pool = (job.name for job in jobs if name in job.slots or name in job.pools)
+        yield f"The pool {name} is still used or named by {_names_of(jobs_of_pool)}."
 
 
 def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
@@ -73,12 +73,12 @@ def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     jobs = _live_jobs(cluster)
     for project in policy.projects:
         changed = sorted(before.get(project.name, {}).items() - project.bucket_by_region.items())
-        named = [job.name for job in jobs if job.project == project.name]
-        if changed and named:
+        live = [job.name for job in jobs if job.project == project.name]
+        if changed and live:
             regions = ", ".join(region for region, _ in changed)
             yield (
                 f"bucket_by_region of {project.name} would lose or change the bucket of {regions}, and the folders of "
-                f"{_names_of(named)} may be in it."
+                f"{_names_of(live)} may be in it."
             )
 
 
@@ -87,13 +87,13 @@ def _other_markets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     before = {pool.name: pool for pool in cluster.applied.policy.pools}
     for pool in policy.pools:
         known = before.get(pool.name, pool)
-        there = [job.name for job in cluster.active.values() if pool.name in job.slots]
-        for what, now, then in (
+        active = [job.name for job in cluster.active.values() if pool.name in job.slots]
+        for field, old, new in (
             ("training_plan", known.training_plan, pool.training_plan),
             ("role", known.role, pool.role),
         ):
-            if there and now is not None and now != then:
-                yield f"The {what} of the pool {pool.name} would change, and {_names_of(there)} were started with it."
+            if active and old is not None and old != new:
+                yield f"The {field} of the pool {pool.name} would change, and {_names_of(active)} were started with it."
 
 
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
@@ -117,10 +117,10 @@ def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
             holding = [job for job in held_by[holder] if pool in job.slots] if new < old else []
             held = sum(job.slots[pool] for job in holding)
             if new < held:
-                what = "department" if isinstance(queue, Department) else "project"
+                kind = "department" if isinstance(queue, Department) else "project"
                 names = _names_of(name for job in holding for name in members.get(job.name, [job.name]))
                 yield (
-                    f"The quota of the {what} {queue.name} would fall from {old} to {new} {pool}, and its running "
+                    f"The quota of the {kind} {queue.name} would fall from {old} to {new} {pool}, and its running "
                     f"non-preemptible jobs hold {held}: {names}."
                 )
 

@@ -223,8 +223,11 @@ class SubmissionService:
         if project:
             check_resources(request, project, applied.policy, interactive=options.interactive)
         records, claims = reads[: len(checked.after)], reads[len(checked.after) :]
-        after, unmet = dependencies_of(checked.after, records)
-        late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)
+        after, dependency_issues = dependencies_of(checked.after, records)
+        start_issues = (
+            *dependency_issues,
+            *deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days),
+        )
         owners_share = project is not None and project.owners_share
         by_place = {place: in_each_bucket(place, applied.policy) for place in checked.places}
         places = tuple(dict.fromkeys(names[0] for names in by_place.values()))
@@ -232,12 +235,12 @@ class SubmissionService:
         portability = portability_of(request) if has_other_sites(applied.policy) else None
         job = replace(new, after=after, portability=portability)
         fields = {name: checked.places[place] for place, names in by_place.items() for name in names}
-        if elsewhere := fields.keys() - checked.places.keys():
-            claims = (*claims, *self._parallel(self._lookups(sorted(elsewhere), owner)))
+        if other_places := fields.keys() - checked.places.keys():
+            claims = (*claims, *self._parallel(self._lookups(sorted(other_places), owner)))
         self._check_places(fields, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
         advice = (*_lost_work_warnings(request, job), *_next_pool_warnings(job, applied.policy))
-        return ValidatedSubmission(request, job, issues, (*unmet, *late), advice, metadata)
+        return ValidatedSubmission(request, job, issues, start_issues, advice, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Check that no live job of another owner writes to the same places, or to places above or below them.
@@ -251,9 +254,11 @@ class SubmissionService:
                 continue  # a claim of the same request, accepted before; or a stale claim in a restored table
             field = next(field for place, field in places.items() if lies_in(place, claim.place))
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
-            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of another owner"
+            claimant = (
+                f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of another owner"
+            )
             raise Conflict(
-                f"{whose} writes to the address in {field}, to a folder below it, or to a folder above it.",
+                f"{claimant} writes to the address in {field}, to a folder below it, or to a folder above it.",
                 field=field,
                 remedy="Use a separate folder for this job.",
             )
@@ -369,7 +374,7 @@ def new_job(
     :param places: places in S3 that the job writes to.
     :param owners_share: whether the job may share an instance with jobs of other owners.
     """
-    among = None if owners_share else owner_of(owner)
+    only_owner = None if owners_share else owner_of(owner)
     demand = of_sizes(request.resources.demand, options.sizes)
     return Job(
         name=request.name,
@@ -395,7 +400,7 @@ def new_job(
         secret=secrets.token_hex(16),
         places=places,
         gpus=options.gpus,
-        kind=kind_of(request, among, preemptible=options.preemptible) if options.gpus else None,
+        kind=kind_of(request, only_owner, preemptible=options.preemptible) if options.gpus else None,
         max_preemptions=options.max_preemptions,
         not_before=options.deadlines.not_before,
         start_by=options.deadlines.start_by,

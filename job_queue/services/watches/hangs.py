@@ -42,7 +42,9 @@ class HangWatch:
         self._checkpoints_at = checkpoints_at
         self._turn = 0
 
-    def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
+    def check(
+        self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
+    ) -> None:
         """Look up the suspects, and record each hang. A hang causes a notice and, by tag or policy, a stop.
 
         :param idle: training job -> epoch seconds since which its GPUs have been idle.
@@ -55,13 +57,13 @@ class HangWatch:
             if not may_go_on():
                 return
             try:
-                self._look_at(job, cluster, now)
+                self._check_job(job, cluster, now)
             except Refused:
                 log.info("hang not recorded, as the job has changed", job=job.name)
             except QueueError as error:
                 log.warning("hang not looked up", job=job.name, attempt=job.launched, exc_info=error)
 
-    def _look_at(self, job: Job, cluster: ClusterState, now: float) -> None:
+    def _check_job(self, job: Job, cluster: ClusterState, now: float) -> None:
         policy = cluster.applied.policy
         silence, record = silence_of(job, policy), self._repository.record(job.name)
         if silence is None or record is None or record.job.submission != job.submission or not may_hang(record.job):

@@ -37,7 +37,7 @@ class UnsavedWork:
         self._repository = repository
         self._newest_at = newest_at
 
-    def look(
+    def check(
         self, jobs: list[Job], policy: Policy, before: SavedWork, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results for these jobs, and an event for each attempt that is newly unsaved.
