@@ -1,1 +1,1 @@
-"""The HTTP layer: routes, request bodies, responses, pages."""
+"""The HTTP layer: routes, request bodies, responses, and pages of lists."""

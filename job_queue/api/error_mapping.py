@@ -1,6 +1,6 @@
-"""The mapping of the queue's errors to HTTP. No other module knows both the errors and HTTP.
+"""Map the queue's errors to HTTP. No other module knows both the errors and HTTP.
 
-The class of an error has the name of its code in `api_contract.error_codes`.
+The class of an error has the same name as its code in `api_contract.error_codes`.
 """
 
 from api_contract.error_codes import Error, ErrorCode, Refusal

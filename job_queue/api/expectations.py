@@ -12,7 +12,7 @@ from job_queue.prediction.conformal import BOUND, FEW_LOOKS, FEWEST_LOOKS
 from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
 LONGEST_PAUSE = 60  # seconds
-SHORTEST_HINT = 30  # seconds; clients that follow a job use intervals of up to this length anyway
+SHORTEST_HINT = 30  # seconds; without a hint, clients that follow a job use intervals of up to this length
 
 WIDE = "SPREAD"  # code of the API for a start whose interval is wide or unknown
 _UNKNOWN = {
@@ -75,9 +75,9 @@ def ask_again_after(waits_since: float, expected: float | None, now: float) -> i
     """Return the seconds after which a client should request a waiting job again; None for SHORTEST_HINT or less.
 
     The result is a tenth of the expected remaining wait. If the expected start is unknown, the result is a tenth of the
-    wait so far. The maximum is LONGEST_PAUSE.
+    wait so far. The maximum is LONGEST_PAUSE. All times are epoch seconds.
 
-    :param waits_since: epoch seconds, like the other times.
+    :param waits_since: the time since which the job waits.
     :param expected: the job's expected start; None if it is unknown.
     """
     seconds = min(LONGEST_PAUSE, ((now - waits_since) if expected is None else (expected - now)) / 10)

@@ -1,4 +1,4 @@
-"""Pages of jobs (live jobs in the order of the queue, then finished jobs, latest first) and of attempt records."""
+"""Read lists page by page: live jobs by priority and entry time, then finished jobs, latest first; attempt records."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ INDEX_KEY = {
     "stateSince": re.compile(_TIME, re.ASCII),
 }
 HISTORY_KEY = re.compile(rf"\d{{4}}-\d\d-\d\d|{_TIME}#[A-Za-z0-9-]{{0,63}}", re.ASCII)  # a day, or an attempt
-HISTORY_SECONDS = 7 * 24 * 3600  # the period of the history if the request names no start
+HISTORY_SECONDS = 7 * 24 * 3600  # length of the period if the request gives no start
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -68,41 +68,43 @@ class JobPages:
     def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
         """Return a page of jobs and the token of the next page; None after the last page.
 
-        A page has at most `limit` jobs. A page before the last may have fewer, since jobs in other states are dropped.
+        A page has at most `limit` jobs. Any page may have fewer, because jobs in other states are dropped.
         """
-        cursor = _unpacked(token) if token else {}
+        cursor = _cursor_of(token) if token else {}
         if "finished" not in cursor and any(not state.finished for state in states):
             return self._live(states, limit, cursor.get("live"))
         if not any(state.finished for state in states):
             return [], None
         jobs, following = self._repository.finished(limit, cursor.get("finished"))
-        return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
+        return [job for job in jobs if job.state in states], _token_of({"finished": following}) if following else None
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of the page that begins after this job, for an answer with only a part of a page."""
+        """Return the token of the page that begins after this job, if an answer has room for only a part of a page."""
         if not job.state.finished:
-            return _packed({"live": order_of(job)})
-        return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
+            return _token_of({"live": order_of(job)})
+        return _token_of({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
-        # reads. A job that starts could be missing in both reads. Only cycles start jobs, so active jobs are read
-        # again if a cycle has written meanwhile.
+        # two reads. A job that starts between the two reads would be missing. Only cycles start jobs, so active jobs
+        # are read again if a cycle has written meanwhile.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
-        lines = sorted(metadata.waiting_queues)
-        reads += self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
+        waiting_queues = sorted(metadata.waiting_queues)
+        reads += self._parallel(
+            [partial(self._repository.waiting, queue, limit + 1, after) for queue in waiting_queues]
+        )
         if self._repository.cycle_wrote_since(metadata):
             reads.append(self._repository.active())
         jobs = latest_versions(reads).values()
-        ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]
-        page = ahead[:limit]
-        if len(ahead) > limit:
+        remaining = [job for job in in_order(jobs) if after is None or order_of(job) > after]
+        page = remaining[:limit]
+        if len(remaining) > limit:
             following: dict[str, Any] | None = {"live": order_of(page[-1])}
         else:
             following = {"finished": None} if any(state.finished for state in states) else None
-        return [job for job in page if job.state in states], _packed(following) if following else None
+        return [job for job in page if job.state in states], _token_of(following) if following else None
 
 
 class HistoryPages:
@@ -127,7 +129,7 @@ class HistoryPages:
     ) -> tuple[list[AttemptRecord], str | None]:
         """Return a page of attempts that ended in a period, and the token of the next page; None after the last page.
 
-        A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
+        A page has at most `limit` attempts. Any page may have fewer, because the filters drop some.
 
         :param since: None means HISTORY_SECONDS before `until`, or before now if `until` is later.
         :param until: None means now. The period does not include this time.
@@ -140,7 +142,7 @@ class HistoryPages:
         if first > last:
             raise InvalidRequest("The period ends before it begins.", field="until", remedy="Give since before until.")
         page = self._attempts.page(
-            first, last, limit, now, _unpacked(token, _is_history_token)["history"] if token else None
+            first, last, limit, now, _cursor_of(token, _is_history_token)["history"] if token else None
         )
         found = [
             attempt
@@ -148,7 +150,7 @@ class HistoryPages:
             if (owner is None or identity.matches(owner, attempt.owner))
             and (project is None or attempt.project == project)
         ]
-        return found, _packed({"history": page.following}) if page.following else None
+        return found, _token_of({"history": page.following}) if page.following else None
 
 
 def _is_history_token(cursor: object) -> bool:
@@ -166,7 +168,7 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _packed(cursor: dict[str, Any]) -> str:
+def _token_of(cursor: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(cursor).encode()).decode()
 
 
@@ -185,7 +187,7 @@ def _fits(name: str, part: object) -> bool:
     return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
 
 
-def _unpacked(token: str, is_token: Callable[[object], bool] = _is_token) -> dict[str, Any]:
+def _cursor_of(token: str, is_token: Callable[[object], bool] = _is_token) -> dict[str, Any]:
     try:
         cursor = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):

@@ -29,12 +29,12 @@ Part = TypeVar("Part")
 Shown = TypeVar("Shown")
 
 
-def preview_of(previews: PreviewService, wanted: PreviewRequest) -> Preview:
+def preview_of(previews: PreviewService, request: PreviewRequest) -> Preview:
     """Compute the preview that a request describes.
 
     :raises InvalidRequest: the request has neither a policy nor capacities, or both, or one of them is invalid.
     """
-    policy, capacity, horizon = wanted.policy, wanted.capacity, wanted.hours * 3600
+    policy, capacity, horizon = request.policy, request.capacity, request.hours * 3600
     if isinstance(capacity, UnsetType):
         if isinstance(policy, UnsetType):
             raise InvalidRequest("The request has neither a policy nor a capacity.", remedy="Give one of them.")

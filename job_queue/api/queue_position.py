@@ -35,28 +35,28 @@ class QueuePosition:
         self._outlook = outlook or Outlook()
 
     def position(self, job: Job) -> int | None:
-        """Return a job's place among the waiting jobs, from 1.
+        """Return a job's place among the waiting jobs, from 1; None if the job has no place.
 
-        None if the job does not wait or is not in the plan. None also if the reason to wait does not depend on the
-        order, such as a dependency or a hold by a user.
+        A job has no place if it does not wait or is not in the plan. A job also has no place if its reason to wait does
+        not depend on the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """Return the expected start of a waiting job.
+        """Return the expected start of a waiting job; None if it is not known.
 
-        None if the plan has no hold for the job, if there is no estimate, or if the job is on hold by a user. None also
-        if the estimate was made while the job was on hold, because the release has made this estimate wrong.
+        The start is not known without a hold in the plan, without an estimate, and while a user holds the job. An
+        estimate from the time before the job's release is not used, because it is wrong now.
         """
         outlook = self._outlook
         is_planned = job.name in self._holds and job.state.waits and not job.held
         found = outlook.interval(job) if is_planned else None
         if found is not None and outlook.estimates[job.name].reason is WaitReason.HELD_BY_USER:
-            return None  # the estimate was made while the job was on hold
+            return None  # a user held the job when the estimate was made
         if found is None:
             return None
-        asked = outlook.at if outlook.read_at is None else outlook.read_at
-        return expectation(outlook.estimates[job.name], found, outlook.at, asked)
+        read_at = outlook.at if outlook.read_at is None else outlook.read_at
+        return expectation(outlook.estimates[job.name], found, outlook.at, read_at)
 
     def ask_again_after(self, job: Job) -> int | None:
         """Return the seconds after which a client should request a waiting job again; None: no suggestion."""
@@ -70,11 +70,11 @@ class QueuePosition:
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Return since when the GPUs of a job's instances are idle; None if they are in use or this is not known."""
+        """Return the time since which a job's GPUs are idle; None if they are in use or this is not known."""
         return rounded(self._outlook.idle_since(job, self._outlook.read_at))
 
     def unsaved_since(self, job: Job) -> datetime | None:
-        """Return since when a job has run without a checkpoint; None if there is a checkpoint or this is not known."""
+        """Return since when a job runs without a checkpoint; None if it has a checkpoint or this is not known."""
         return rounded(self._outlook.unsaved_since(job, self._outlook.read_at))
 
     def unschedulable_message(self, job: Job) -> str | None:
@@ -88,10 +88,10 @@ class QueuePosition:
             return Reason(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
             return None
-        reason = self._waits(job)
+        reason = self._reason_to_wait(job)
         return Reason(reason.code, f"{reason.message} {self._plan.age}") if self._plan.age else reason
 
-    def _waits(self, job: Job) -> Reason:
+    def _reason_to_wait(self, job: Job) -> Reason:
         if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
                 f" The last try: {sentence(job.reason)}"
@@ -99,22 +99,22 @@ class QueuePosition:
                 else ""
             )
             return Reason(hold.reason.value, hold.message + last)
-        return self._not_planned(job)
+        return self._reason_without_hold(job)
 
-    def _not_planned(self, job: Job) -> Reason:
+    def _reason_without_hold(self, job: Job) -> Reason:
         """Return why a job waits if the plan has no hold for the job, or if the job has changed since the plan."""
         if job.name in self._plan.unrecorded:
             message = "The queue cannot store its next state, so plans leave it out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
-        if (kept_back := _kept_back(job)) is not None:
-            return kept_back
+        if (recorded := _recorded_reason(job)) is not None:
+            return recorded
         if job.reason is None and not self._plan.has_seen(job):
             message = "The queue has not planned since the job was submitted or changed. It plans every minute."
             return Reason("NOT_PLANNED_YET", message)
-        return self._not_held(job)
+        return self._reason_after_plan(job)
 
-    def _not_held(self, job: Job) -> Reason:
-        """Return why a job waits if it was planned but has no hold in the published plan."""
+    def _reason_after_plan(self, job: Job) -> Reason:
+        """Return why a job waits that is not parked and has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -134,10 +134,10 @@ class QueuePosition:
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
 
-def _kept_back(job: Job) -> Reason | None:
-    """Return the reason to wait that is in the job's own record; None if there is none.
+def _recorded_reason(job: Job) -> Reason | None:
+    """Return the reason to wait that a parked job or a dependent has in its own record; None for other jobs.
 
-    Such a job has no hold in the plan, because it is parked or waits for other jobs.
+    Such a job may have no hold in the plan.
     """
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
         message = f"It may not start before {clock(job.not_before)} (tag not_before)."

@@ -1,9 +1,10 @@
-"""Removal of the values of a request that only the job's owner and admins may see.
+"""Replace the values of a request that only the job's owner and admins may see.
 
-Users put keys and passwords into the environment, the hyperparameters and the command of a container. Such values are
-replaced. The names of variables and hyperparameters stay, since other users need them to recognise a job.
-`domain.access.program_output` replaces the message of a failed program, because SageMaker repeats the whole command and
-the last output of the program in this message.
+Users put keys and passwords into the environment, the hyperparameters and the command of a container. So these values
+are replaced. The names of variables and hyperparameters stay, because other users need them to recognise a job.
+
+The message of a failed program also repeats its whole command and its last output. `domain.access.program_output`
+replaces this message.
 """
 
 from collections.abc import Mapping

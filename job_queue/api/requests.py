@@ -25,7 +25,7 @@ def read_body(kind: type[BodyType], content: Mapping[str, Any]) -> BodyType:
 
 
 def read_query(kind: type[BodyType], query: Mapping[str, str] | None) -> BodyType:
-    """Return a request's query as the given type. Unknown parameters are ignored, because proxies may add parameters.
+    """Return a request's query as the given type. Unknown parameters are ignored, because proxies may add some.
 
     :raises InvalidRequest: the query does not have this type. The error names each parameter that is wrong.
     """
@@ -55,7 +55,7 @@ def _read(kind: type[BodyType], content: Mapping[str, Any], *, strict: bool) -> 
 
 
 def _in_utc(value: Any) -> Any:
-    """Return a time that has a time zone in UTC, and any other value unchanged.
+    """Convert a time with a time zone to UTC. Return any other value unchanged.
 
     :raises OverflowError: the time in UTC is outside of the years 1 to 9999.
     """

@@ -63,7 +63,7 @@ from job_queue.services.drains import DrainChange
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
 ShowsValues = Callable[[Job], bool]
-"""A function that returns whether the caller may see the values of a job that can be secret."""
+"""Function: job -> whether the caller may see values of this job that can be secret."""
 
 
 def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
@@ -150,8 +150,8 @@ def detail(
 ) -> JobDetail:
     """Return the full description of a job: its summary, request, history, attempts and reasons to wait.
 
-    :param policy: the policy in force, to show the action that its rules would choose for the failure now; None: not
-        shown.
+    :param policy: the policy in force. With it, the answer shows which action its rules would choose for the job's
+        failure now. None: this is not shown.
     """
     job, request = record.job, json.loads(record.details)
     full = shows_values(job)
@@ -184,7 +184,7 @@ def detail(
 
 
 def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *, full: bool) -> JobFailure:
-    now = chosen_again(record.job, failed, _retry_on(record), policy) if policy else None
+    chosen_now = chosen_again(record.job, failed, _retry_on(record), policy) if policy else None
     return JobFailure(
         failure_class=failed.failure_class,
         attempt=failed.attempt,
@@ -199,8 +199,8 @@ def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *,
         instance_check=failed.action != FailureAction.FAIL and is_check_due(failed),
         gpu_uuids=failed.gpu_uuids,
         returned_gpus=tuple(GpuReturn(gpu.uuid, gpu.failures, _at(gpu.latest)) for gpu in failed.returned_gpus),
-        action_now=now.action if now else None,
-        rule_now=now.rule if now else None,
+        action_now=chosen_now.action if chosen_now else None,
+        rule_now=chosen_now.rule if chosen_now else None,
     )
 
 
@@ -240,8 +240,8 @@ def queue_status(
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
     :param room: bytes for the answer. Pools, departments and projects are always complete. External jobs get at most a
-        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Each
-        of these two lists may use the bytes that the other list does not need.
+        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the rest each, and the bytes that
+        the other list does not need.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)
@@ -271,9 +271,9 @@ def queue_status(
         ),
     )
     room -= bytes_of(status)
-    outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
-    named, _ = take_fitting((_external_job(job, policy) for job in outside), room // 4)
-    room -= sum(map(bytes_of, named))
+    external_jobs = [job for job in cluster.external if job.warm is None or job.warm.fixed]
+    listed_external, _ = take_fitting((_external_job(job, policy) for job in external_jobs), room // 4)
+    room -= sum(map(bytes_of, listed_external))
     active = [summary(JobSummary, job, positions, shows_values) for job in in_order(cluster.active.values())]
     planned = dict.fromkeys(hold.job for hold in plan.holds if hold.job in cluster.waiting)
     others = [job for job in in_order(cluster.waiting.values()) if job.name not in planned]
@@ -282,16 +282,16 @@ def queue_status(
         for job in [*(cluster.waiting[name] for name in planned), *others]
     ]
     needed = sum(map(bytes_of, waiting))
-    running, left = take_fitting(active, room - min(needed, room // 2))
-    next_ones, _ = take_fitting(waiting, min(needed, room // 2) + left)
+    listed_active, left = take_fitting(active, room - min(needed, room // 2))
+    listed_waiting, _ = take_fitting(waiting, min(needed, room // 2) + left)
     return msgspec.structs.replace(
         status,
-        active=running,
-        waiting=next_ones,
-        external=named,
-        more_active=len(running) < len(active),
-        more_waiting=bool(cluster.cut) or len(next_ones) < len(waiting),
-        more_external=len(named) < len(outside),
+        active=listed_active,
+        waiting=listed_waiting,
+        external=listed_external,
+        more_active=len(listed_active) < len(active),
+        more_waiting=bool(cluster.cut) or len(listed_waiting) < len(waiting),
+        more_external=len(listed_external) < len(external_jobs),
     )
 
 
@@ -348,18 +348,21 @@ def _pool_drain(drain: Drain | None, now: float) -> PoolDrain | None:
 def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
     """Return the GPUs in use in a shared pool; 0 for other pools.
 
-    Members count with their GPUs, all other jobs with all GPUs of their instances. Carriers do not count.
+    A member counts with the GPUs that it holds; any other job counts with all GPUs of its instances. Carriers do not
+    count.
     """
     if pool.gpus is None:
         return 0.0
-    here = {name for name, job in cluster.active.items() if pool.name in job.slots}
-    whole = sum(cluster.active[name].slots[pool.name] for name in here if cluster.active[name].carries is None)
-    parts = sum(
+    in_pool = {name for name, job in cluster.active.items() if pool.name in job.slots}
+    whole_instances = sum(
+        cluster.active[name].slots[pool.name] for name in in_pool if cluster.active[name].carries is None
+    )
+    member_tenths = sum(
         job.allocation.size
         for job in cluster.active.values()
-        if job.allocation is not None and job.allocation.carrier in here
+        if job.allocation is not None and job.allocation.carrier in in_pool
     )
-    return whole * pool.gpus + parts / WHOLE
+    return whole_instances * pool.gpus + member_tenths / WHOLE
 
 
 def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
@@ -443,7 +446,7 @@ def plan_answer(
     warnings: Sequence[str],
     ahead: Outlook | None,
 ) -> PlanAnswer:
-    """Return a plan's decision about one waiting job, with the evictions that the plan makes for this job.
+    """Return a plan's decision about one waiting job, and the plan's evictions for this job.
 
     :param cluster: the planned cluster state, which contains the job.
     :param now: epoch seconds of the plan.
@@ -476,7 +479,7 @@ def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bo
     start = (expected.likely or expected.start) if expected else None
     if job.start_by is None or start is None or start.timestamp() <= job.start_by:
         return
-    then = {
+    consequence = {
         StartByAction.NOTIFY: "you would get a notice",
         StartByAction.CANCEL: "it would be stopped then",
         StartByAction.NEXT_POOL: "it could then run in the further pools of its project"
@@ -485,7 +488,7 @@ def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bo
     }[job.start_by_action]
     yield (
         f"The job is to start by {clock(job.start_by)}, and is expected to start at about {clock(start.timestamp())}: "
-        f"{then}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
+        f"{consequence}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
     )
 
 
@@ -501,6 +504,6 @@ def in_order(jobs: Iterable[Job]) -> list[Job]:
 def order_of(job: Job) -> str:
     """Return the sort key of lists: priority (descending), entry time, name. Parked jobs come last.
 
-    The key is also the position at which the next page of jobs begins.
+    The key of the last job on a page is the position after which the next page begins.
     """
     return live_position(job)

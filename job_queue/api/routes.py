@@ -120,10 +120,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """Return the API with all its routes.
 
-    :param shared_reader: reader for requests that change nothing. Requests share the rows of this reader for a few
-        seconds.
-    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that
-        the answer shows the change.
+    :param shared_reader: reader for requests that change nothing. It may return rows that other requests have read in
+        the last few seconds.
+    :param own_reader: reader for requests that change something. It never returns such shared rows, so that the answer
+        shows the change.
     :param invocation: returns the current invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
@@ -143,9 +143,9 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         record = repository.record(job.name) or accepted.record
         positions = _positions(own_reader, record.job)
         warnings = list(accepted.warnings)
-        never = positions.unschedulable_message(record.job)
-        if never and not any(never in warning for warning in warnings):
-            warnings.append(f"The job cannot start: {never} Cancel it, or submit it with fewer instances.")
+        unschedulable = positions.unschedulable_message(record.job)
+        if unschedulable and not any(unschedulable in warning for warning in warnings):
+            warnings.append(f"The job cannot start: {unschedulable} Cancel it, or submit it with fewer instances.")
         answer = summary(
             Submission,
             record.job,
@@ -158,25 +158,25 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.LIST_JOBS)
     def list_jobs() -> tuple[int, JobPage]:
-        wanted = read_query(JobFilter, _query(api))
-        states, published = states_of(wanted.state), shared_reader.published()
-        jobs, following = listing.page(states, wanted.limit, _optional(wanted.next))
+        selection = read_query(JobFilter, _query(api))
+        states, published = states_of(selection.state), shared_reader.published()
+        jobs, following = listing.page(states, selection.limit, _optional(selection.next))
         positions, shows_values = QueuePosition(published.plan, published.outlook), _shows_values()
         page, _ = take_fitting((summary(JobSummary, job, positions, shows_values) for job in jobs), MOST_BYTES)
         return 200, JobPage(page, listing.token_after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
     @serves(contract.LIST_HISTORY)
     def list_history() -> tuple[int, HistoryPage]:
-        wanted = read_query(HistoryFilter, _query(api))
-        filters = {"owner": _optional(wanted.owner), "project": _optional(wanted.project)}
-        since, until = _optional(wanted.since), _optional(wanted.until)
-        found, following = history.page(since, until, wanted.limit, _optional(wanted.next), **filters)
+        selection = read_query(HistoryFilter, _query(api))
+        filters = {"owner": _optional(selection.owner), "project": _optional(selection.project)}
+        since, until = _optional(selection.since), _optional(selection.until)
+        found, following = history.page(since, until, selection.limit, _optional(selection.next), **filters)
         return 200, HistoryPage(tuple(map(past_attempt, found)), following)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
-        wanted, record = read_query(JobSelection, _query(api)), commands.record(name)
-        if not (wanted.advice and record.job.state.waits):
+        selection, record = read_query(JobSelection, _query(api)), commands.record(name)
+        if not (selection.advice and record.job.state.waits):
             policy = shared_reader.policy() if record.job.failure else None
             return 200, detail(record, _positions(shared_reader, record.job), [], _shows_values(), policy)
         with repository.heavy_requests.permit(_caller(api), dry_run.now(), DRY_RUN_PERMITS):
@@ -196,19 +196,19 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.CHANGE_JOB)
     def change_job(name: str) -> tuple[int, JobSummary]:
-        wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
-        if wanted.remote_debug:
-            if wanted != JobChange(remote_debug=True):
+        change = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
+        if change.remote_debug:
+            if change != JobChange(remote_debug=True):
                 raise InvalidRequest("remoteDebug must be the only change of a request.", field="remoteDebug")
             record = remote_debug.enable(name, _caller(api))
             return 200, summary(JobSummary, record.job, _positions(own_reader, record.job), _shows_values())
         record, changed = commands.change(
             name,
             _caller(api),
-            priority=_optional(wanted.priority),
-            held=_optional(wanted.held),
-            now=wanted.now,
-            requeue=wanted.requeue,
+            priority=_optional(change.priority),
+            held=_optional(change.held),
+            now=change.now,
+            requeue=change.requeue,
         )
         if changed:
             record = _woken(record)
@@ -235,8 +235,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
-        wanted = read_query(PolicySelection, _query(api))
-        version = _optional(wanted.version)
+        selection = read_query(PolicySelection, _query(api))
+        version = _optional(selection.version)
         applied = policy_service.current() if version is None else policy_service.of_version(version)
         return 200, policy_answer(applied, policy_service.warnings(applied))
 
@@ -246,31 +246,31 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.APPLY_POLICY)
     def apply_policy() -> tuple[int, PolicyAnswer]:
-        wanted = read_body(PolicyChange, json_object(_body(api), "the policy, and the version that was read"))
-        applied, warnings = policy_service.apply(wanted.policy, wanted.version, _caller(api), force=wanted.force)
+        change = read_body(PolicyChange, json_object(_body(api), "the policy, and the version that was read"))
+        applied, warnings = policy_service.apply(change.policy, change.version, _caller(api), force=change.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
 
     @serves(contract.ROLL_BACK_POLICY)
     def roll_back_policy() -> tuple[int, PolicyAnswer]:
         body = json_object(_body(api), "the version to go back to, and the version that was read")
-        wanted = read_body(PolicyRollback, body)
-        applied, warnings = policy_service.roll_back(wanted.to, wanted.version, _caller(api), force=wanted.force)
+        rollback = read_body(PolicyRollback, body)
+        applied, warnings = policy_service.roll_back(rollback.to, rollback.version, _caller(api), force=rollback.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
 
     @serves(contract.DRAIN_POOL)
     def drain_pool() -> tuple[int, DrainAnswer]:
-        wanted = read_body(DrainRequest, json_object(_body(api), 'such as {"pool": "p5"}'))
-        at = _optional(wanted.at)
-        changed = drains.drain(wanted.pool, _caller(api), at=at, reason=wanted.reason, stops=wanted.stops)
+        request = read_body(DrainRequest, json_object(_body(api), 'such as {"pool": "p5"}'))
+        at = _optional(request.at)
+        changed = drains.drain(request.pool, _caller(api), at=at, reason=request.reason, stops=request.stops)
         scheduler.wake(invocation())
         return 200, drain_answer(changed, dry_run.now())
 
     @serves(contract.UNDRAIN_POOL)
     def undrain_pool() -> tuple[int, DrainAnswer]:
-        wanted = read_body(DrainEnd, json_object(_body(api), 'such as {"pool": "p5"}'))
-        changed = drains.undrain(wanted.pool, _caller(api))
+        request = read_body(DrainEnd, json_object(_body(api), 'such as {"pool": "p5"}'))
+        changed = drains.undrain(request.pool, _caller(api))
         if changed.was_drained:
             scheduler.wake(invocation())
         return 200, drain_answer(changed, dry_run.now())
@@ -279,9 +279,9 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def preview_policy() -> tuple[int, PreviewAnswer]:
         caller = _caller(api)
         rights.check_preview(caller, policy_service.current().policy.projects)
-        wanted = read_body(PreviewRequest, json_object(_body(api), "a policy, or the capacity of pools"))
+        request = read_body(PreviewRequest, json_object(_body(api), "a policy, or the capacity of pools"))
         with repository.heavy_requests.permit(caller, dry_run.now(), PREVIEW_PERMITS):
-            return 200, preview_answer(preview_of(previews, wanted))
+            return 200, preview_answer(preview_of(previews, request))
 
     @serves(contract.WHO_AM_I)
     def who_am_i() -> tuple[int, Identity]:
@@ -321,8 +321,8 @@ def _serves(
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
     """Return a decorator that registers a function as the answer to an operation.
 
-    A caller without the right to the operation is refused. The services check rights that depend on a job or a
-    project; for previews, the route checks these rights.
+    A caller without the right to the operation is refused. If the right depends on a job or a project, the service
+    checks it, or for previews the route.
     """
     action = ACTIONS[operation.id]
 

@@ -17,8 +17,8 @@ Part = TypeVar("Part", bound=Shape)
 def sent_bytes(body: str) -> int:
     """Return the bytes of a body in Lambda's answer.
 
-    In Lambda's answer the body is a JSON string. So quotes and non-ASCII characters are escaped, even if they were
-    escaped before.
+    Lambda's answer contains the body as a JSON string. So quotes, backslashes and non-ASCII characters are escaped once
+    more.
     """
     return len(json.dumps(body))
 

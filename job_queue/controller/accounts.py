@@ -11,7 +11,7 @@ from job_queue.scheduler import Policy
 
 
 def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata, policy: Policy) -> EndReport:
-    """Return the known facts about a job's attempt that has ended.
+    """Return the known facts about the ended attempt of a job.
 
     :param ended: the training job as SageMaker reports it; None if SageMaker no longer knows the training job.
     """
@@ -49,8 +49,11 @@ def _began(job: Job, ended: TrainingJob | None) -> float | None:
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
     """Return the number of instances by instance type.
 
-    The numbers come from SageMaker's report, else from the instance types of the pools, else from the demand if it is
-    unambiguous. A member has no instances, because the instance belongs to its carrier.
+    The numbers come from SageMaker's report, else from the instance types of the pools, else from the demand. The
+    result is empty if the demand is ambiguous. It is also empty for a member, because the instance belongs to the
+    carrier.
+
+    :param types: pool -> its instance type; None: a pool of any type.
     """
     if job.gpus is not None:
         return {}

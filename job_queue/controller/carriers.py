@@ -1,6 +1,6 @@
 """Create and stop carriers (shared instances), assign members to them, apply reports, stop silent agents (ADR 0079).
 
-A carrier has at most one attempt: a carrier that was not launched is given up.
+A carrier has at most one attempt. A carrier that could not be launched is given up.
 Members follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
 SageMaker's API.
 """
@@ -47,8 +47,8 @@ CARRIER_ENDED = "InternalServerError: its carrier has ended"
 class CarrierChanges:
     """The changes that carry out a plan's decisions about carriers and members."""
 
-    cluster: ClusterState  # with the new carriers as waiting jobs, which are not stored yet
-    plan: Plan  # the plan, which also starts the new carriers
+    cluster: ClusterState  # contains the new carriers as waiting jobs, although they are not stored yet
+    plan: Plan  # the plan, with starts of the new carriers
     requests: Mapping[str, str]  # new carrier -> its request, as JSON text
     transitions: list[JobTransition]
 
@@ -100,7 +100,10 @@ class Carriers(ControllerPart):
         return cluster
 
     def _end_orphan(self, job: Job) -> Job | None:
-        """Record the end of a member whose carrier has ended, from the member's report if the report is valid."""
+        """Record the end of a member whose carrier has ended, from the member's report if the report is valid.
+
+        Return the job after the change, or None if no end was recorded.
+        """
         try:
             found = self._training.describe_attempt(job)
             record = self._repository.record(job.name)
@@ -119,9 +122,9 @@ class Carriers(ControllerPart):
     # --- carrying out a plan -----------------------------------------------------------------------------
 
     def carry_out(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> CarrierChanges:
-        """Make new carriers, and return the transitions that assign members, and evict or stop carriers.
+        """Make new carriers, and the transitions that assign members and that evict or close carriers.
 
-        `store` stores the new carriers that may be launched.
+        Nothing is stored here: `store` later stores the new carriers that may be launched.
         """
         changes = list(self._changes(cluster, decided, call, now))
         return CarrierChanges(*self._with_new_carriers(cluster, decided, now), changes)
@@ -153,7 +156,7 @@ class Carriers(ControllerPart):
 
         The slots of a new carrier that has to wait are reserved for its first member.
 
-        :param decided: the plan with the starts that have to wait as reservations.
+        :param decided: the plan, in which starts that have to wait are reservations.
         :return: the permitted starts, the state and the plan, all without the carriers that are not stored.
         """
         waiting, starting = changes.cluster.waiting, {it.old.name for it in permitted}
@@ -281,9 +284,11 @@ class Carriers(ControllerPart):
         return False  # the next tick tries again
 
     def check_mailboxes(self, enough_time: Callable[[], bool]) -> bool:
-        """Check mailboxes for reports that arrived without an event, silent agents and members that do not end.
+        """Check mailboxes: apply reports whose events were lost, and stop carriers with silent agents or stuck members.
 
         Return whether a cycle may do more now. Each carrier needs one call, and one more for each missing report.
+
+        :param enough_time: called before each carrier. After False, no further mailbox is checked.
         """
         active = self._repository.active()
         more = False
@@ -326,9 +331,9 @@ class Carriers(ControllerPart):
         return False
 
     def _stop_if_unreadable(self, carrier: Job, members: Sequence[Job]) -> bool:
-        """Stop a carrier whose mailbox cannot be read if one of its members should have ended long ago.
+        """Stop a carrier with an unreadable mailbox if one of its members should have ended long ago.
 
-        Otherwise a program that makes the mailbox unreadable could keep a member from ever being stopped.
+        Otherwise a program could make the mailbox unreadable, so that its member is never stopped.
         """
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
             return False

@@ -1,6 +1,6 @@
-"""The scheduling cycle: read the cluster's state, plan, record the intents, and only then call SageMaker.
+"""Run scheduling cycles: read the cluster's state, plan, record the intents, and only then call SageMaker.
 
-Each change wakes the controller. Only the holder of the lease runs cycles, one at a time.
+A change of a job, the policy or a drain wakes the controller. Only the holder of the lease runs cycles, one at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -62,7 +62,7 @@ class Invocation:
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
     may_wait: bool = False  # whether the invocation may sleep until more is due, as no caller waits for its answer
-    woken_by: str | None = None  # the holder whose `opening.CyclePromise` of a later cycle this invocation keeps
+    woken_by: str | None = None  # the holder that woke this invocation, to keep its promise (`opening.CyclePromise`)
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
@@ -83,12 +83,12 @@ class Controller(ControllerPart):
 
     :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param newest_object_at: returns, for a site, a function from an address in S3 to the time at which an object was
-        last written there (epoch seconds). None: no bucket may be listed.
+    :param newest_object_at: see `NewestAt`. None: no bucket may be listed.
     :param failure_log: returns the last log lines of a failed attempt. None: no lines are read.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
-    :param wake_up: starts another invocation, which may sleep and keeps the given holder's promise of a later cycle.
+    :param wake_up: starts another invocation, which may sleep. The argument is the holder whose promise of a later
+        cycle the new invocation keeps.
     """
 
     def __init__(
@@ -161,8 +161,8 @@ class Controller(ControllerPart):
 
         An error ends only this invocation's cycles: the records stay, and the next invocation continues from them.
 
-        :param seen: the metadata, if read before the change was stored. With `seen`, the lease and the state may be
-            requested together.
+        :param seen: the metadata, if the caller read it before it stored the change. With `seen`, the lease and the
+            state may be requested at the same time.
         """
         self._run(invocation, seen, [])
 
@@ -170,7 +170,7 @@ class Controller(ControllerPart):
         """Compare the records with SageMaker, then raise the generation and run cycles as in `wake`.
 
         SageMaker is called before the lease is taken, so that no other invocation waits for SageMaker's answers.
-        Mailboxes are read after the cycle, because users can fill mailboxes, and reading then takes long. Without
+        Mailboxes are read after the cycles, because users can fill mailboxes so that reading takes long. Without
         carriers, no mailbox is read.
         """
         compared = Comparison()
@@ -247,7 +247,7 @@ class Controller(ControllerPart):
                 generation = self._repository.generation()
                 more = generation != planned_generation or work.may_do_more or work.has_unrecorded
                 # Read the generation again after the end of the promise. An invocation that relied on the promise
-                # raised the generation before the promise ended, so this read finds it.
+                # raised the generation before the promise ended, so this read sees the raised generation.
                 if not more and work.due is None and promise.withdraw():
                     more = self._repository.generation() != generation
                 planned_generation = generation
@@ -287,7 +287,7 @@ class Controller(ControllerPart):
         *,
         one_by_one: bool,
     ) -> _RemainingWork:
-        """Run one cycle.
+        """Run one cycle under the lease. Return the work that remains after the cycle.
 
         :param adoptions: attempts that a comparison has found. The cycle empties this list.
         :param one_by_one: whether to record each transition in its own transaction, so that one failing transition does
@@ -455,7 +455,7 @@ class Controller(ControllerPart):
     ) -> tuple[bool, bool]:
         """Record the results of launches, one after the other.
 
-        Return whether planning again may do more, and whether SageMaker throttled a call.
+        Return whether another plan may do more now, and whether SageMaker throttled a call.
         """
         throttled = {job.site.key if job.site else "" for job, (it, _) in results if it is LaunchResult.THROTTLED}
         if lease.bucket and "" in throttled:
@@ -482,13 +482,13 @@ class Controller(ControllerPart):
             return None  # the intent is recorded, and a later cycle sends the call
         try:
             return self._launcher.create(job, details, policy)
-        except QueueError as error:  # an error here would lose the answers to the other launches
+        except QueueError as error:  # not raised, because the answers to the other launches would be lost
             log.warning("launch not answered", job=job.name, attempt=job.launched, why=error.message)
             return LaunchResult.UNKNOWN, error.message
 
 
 class _LaunchRates:
-    """The CreateTrainingJob calls that one cycle may send at each site. The rest is stored in the lease."""
+    """The CreateTrainingJob calls that one cycle may send at each site. Unused calls stay in the lease's buckets."""
 
     def __init__(self, lease: Lease, rate: CreateRate, now: float) -> None:
         self._lease = lease
@@ -531,7 +531,7 @@ class _LaunchRates:
 
 
 def _may_sleep(invocation: Invocation, seconds: float) -> bool:
-    """Return whether an invocation may sleep for this time and has time for a cycle afterwards."""
+    """Return whether an invocation may sleep for these seconds, and then still has time for a cycle."""
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
@@ -542,7 +542,7 @@ def _state_after(recorded: Iterable[JobTransition], placement: Placement, cluste
 
 
 def _quota_lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return the times at which quota lag allows the next tries (epoch seconds); empty if no job backs off."""
+    """Return the ends of backoffs for quota lag (epoch seconds); empty if no job backs off."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

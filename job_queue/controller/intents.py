@@ -17,11 +17,10 @@ from job_queue.scheduler import JobState, Plan, Start
 
 
 def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return the stops of the attempts of cancelled and requeued jobs, of jobs in drained pools, and of hung attempts.
+    """Return the stops of cancelled jobs, requeued jobs, jobs in drained pools, and hung jobs that are to be requeued.
 
-    A cancellation prevails over a requeue, a requeue over a drain, and a drain over a hang.
-
-    The launch of a starting job is completed first. A cancelled job whose launch calls were all throttled ends at once.
+    If several causes apply, the stop names the first in this order. A starting job is stopped only after its launch is
+    completed. If all launch calls of a cancelled job were throttled, the job ends at once.
     """
     transitions = []
     for job in cluster.active.values():
@@ -42,7 +41,7 @@ def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
     """Return a transition for each launch for which another call is due (`is_call_due`), highest priority first.
 
-    If all calls for a cancelled job were throttled, its launch is not repeated: the job ends.
+    A cancelled job is left out if all its launch calls were throttled, because `requested_stops` ends this job.
     """
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_call_due(job, now) and not (job.cancelled and is_unsent(job))]
@@ -107,7 +106,7 @@ def with_paced_starts(
 def with_deferred(decided: Plan, deferred: Iterable[Start], cluster: ClusterState) -> Plan:
     """Return the plan in which deferred starts keep the slots that were reserved for them before.
 
-    Otherwise the slots for which other jobs were evicted would go to smaller jobs, to which the backoff does not apply.
+    Otherwise smaller jobs, to which the backoff does not apply, would take slots that evictions freed for these starts.
     """
     kept = {}
     for start in deferred:

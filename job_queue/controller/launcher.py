@@ -46,7 +46,7 @@ def new_call(now: float, remaining: float) -> LaunchCall:
 def is_call_due(job: Job, now: float) -> bool:
     """Return whether another call is due: the launch was unanswered for long enough, or its calls were throttled.
 
-    A launch that was refused while an older call may still take effect backs off first.
+    After a refusal, a job is still starting if an older call may take effect. Such a job backs off first.
     """
     if job.state is not JobState.STARTING or (job.backoff_until is not None and job.backoff_until > now):
         return False
@@ -54,7 +54,7 @@ def is_call_due(job: Job, now: float) -> bool:
 
 
 def is_unsent(job: Job) -> bool:
-    """Return whether all calls of a launch were throttled, so that SageMaker has no such attempt and gets none."""
+    """Return whether all calls of a launch were throttled, so that none has created or can create a training job."""
     return job.state is JobState.STARTING and not job.calls and not job.in_doubt
 
 
@@ -97,8 +97,8 @@ class Launcher(ControllerPart):
         )
         if result is LaunchResult.REFUSED and changed:
             # The pool has changed the request, so SageMaker may object to fields that the user did not write. Such a
-            # refusal never fails the job. At another site, the image, the data or the role may be missing. If the
-            # policy lost the pool after an unanswered call, the request may be wrong only without the pool's fields.
+            # refusal never fails the job. At another site, the image, the data or the role may be missing. If the pool
+            # was removed from the policy after an unanswered call, the refused request lacks the pool's fields.
             of_pool = has_pools and len(job.slots) == 1 and blames_pool_fields(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
@@ -130,7 +130,7 @@ class Launcher(ControllerPart):
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                # The call that a member's agent obeyed is not known: an earlier call is possible.
+                # The agent of a member may have obeyed an earlier call, so for a member no call is recorded.
                 more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
                 drained = cluster.drain_of(job, self._clock()) is not None  # the attempt can be stopped only now
                 return self._end_lag(job, cluster) or more or drained
@@ -148,8 +148,8 @@ class Launcher(ControllerPart):
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
         if recorded is None:
             return False
-        # Plan again: a job whose launch was in doubt, or that was cancelled or requeued, can be stopped only now, and a
-        # new carrier can take members.
+        # Plan again. A job that was cancelled or requeued, or whose launch was in doubt, can be stopped only now. A new
+        # carrier can now take members.
         to_be_stopped = recorded.cancelled or recorded.requeued_by is not None
         return to_be_stopped or job.in_doubt or job.carries is not None
 
@@ -220,10 +220,10 @@ class Launcher(ControllerPart):
         return recorded is not None and not recorded.state.holds_slots
 
     def _refuse_leader(self, lease: Lease, carrier: Job, sent_at: int, message: str) -> None:
-        """Record the refusal of a carrier for its first member, whose request the carrier had.
+        """Record the refusal of a carrier for its first member, because the carrier was launched with its request.
 
-        If this is not recorded, the next carrier for the member is refused too. A refusal for fields of the pool or of
-        the queue never fails the member.
+        Otherwise the queue would launch a further carrier for this member, which SageMaker would refuse too. A refusal
+        that names fields of the pool or of the queue never fails the member.
         """
         record = self._repository.record(carrier.first_members[0])
         if record is None or not record.job.state.waits:
@@ -243,7 +243,7 @@ class Launcher(ControllerPart):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job is not proven to be this job's attempt: leave it alone, but count it while it is alive.
+        # No proof shows that the training job is this job's attempt. So do not stop it, but count it while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
@@ -253,10 +253,10 @@ class Launcher(ControllerPart):
         return True
 
     def _name_taken_but_missing(self, lease: Lease, job: Job) -> bool:
-        """Record that the name is taken, but no training job is found. One such result proves nothing.
+        """Record that SageMaker calls the name taken, but finds no such training job. Return whether to plan again.
 
-        The launch is tried again once a minute. After `MISSING_SECONDS`, and once all older calls have expired, the
-        name is given up. Return whether to plan again.
+        One such result proves nothing, so the launch is tried again once a minute. The name is given up after
+        `MISSING_SECONDS`, and after all older calls have expired.
         """
         now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now

@@ -46,8 +46,8 @@ class CycleOpener(ControllerPart):
         """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
         :param seen: the metadata that was read before the change was stored. If it shows a free lease, all calls are
-            made at once. Such reads may miss changes that other invocations made after `seen` was read. These
-            invocations raise the generation, so that another cycle runs.
+            made at the same time. Such reads may miss a change that another invocation makes meanwhile. That invocation
+            raises the generation after its change, so that another cycle runs.
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
@@ -62,8 +62,8 @@ class CycleOpener(ControllerPart):
         repository = self._repository
         calls = [repository.raise_generation, self._acquire, repository.metadata, repository.active]
         tried = self._call_and_acquire(calls, opened)
-        # Another holder of the lease may have read the generation before this invocation raised the generation. So the
-        # lease is tried once more.
+        # The holder of the lease may have read the generation just before this invocation raised it, and then released
+        # the lease. So the lease is tried once more.
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> OpenedCycle | LeaseHeld:
@@ -75,9 +75,9 @@ class CycleOpener(ControllerPart):
     def _call_and_acquire(
         self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], OpenedCycle]
     ) -> OpenedCycle | LeaseHeld:
-        """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
+        """Make calls at the same time, one of which tries to take the lease. After an error, give the lease back.
 
-        The lease is given back only after every call has ended, because a pending acquisition could take the lease.
+        The lease is given back only after every call has ended. Otherwise a pending call could take the lease again.
 
         :param opened: makes the result from the lease and the answers.
         :raises Exception: the error of the first call that has failed.
@@ -89,7 +89,7 @@ class CycleOpener(ControllerPart):
                 raise error
             return lease if isinstance(lease, LeaseHeld) else opened(lease, answers)
         except Exception:
-            if not isinstance(lease, LeaseHeld):  # includes the case that the answer of the acquisition was lost
+            if not isinstance(lease, LeaseHeld):  # true also after an error: the lease may be taken all the same
                 self._give_back()
             raise
 
@@ -144,8 +144,8 @@ class CyclePromise:
         """Promise to run the next cycle, unless another invocation has promised. Return whether to run the cycle here.
 
         :param due: when the cycle is due (epoch seconds). Another invocation's promise does not count if its cycle is
-            more than `SOONER_SECONDS` later. For example, launches that wait only for the launch rate must not wait for
-            the next try during quota lag.
+            more than `SOONER_SECONDS` later. For example, a launch that waits only for the launch rate must not wait
+            until the end of a backoff for quota lag.
         """
         now = self._clock()
         due = max(now, due)

@@ -82,7 +82,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A live attempt that its waiting job has not recorded. Only a cycle may record the attempt, as it takes slots."""
+    """A live attempt that its waiting job has not recorded. Only a cycle may record it, because it takes slots."""
 
     job: str
     found: TrainingJob
@@ -102,8 +102,8 @@ class Comparison:
 class Reconciler(ControllerPart):
     """The comparison of the queue's records with SageMaker, and the correction of the records.
 
-    The log of a failed attempt is read before the end is recorded, with a strict limit, so that one write records the
-    end and the class. In a cycle, an end is classified without the log, because a cycle must not wait for a log.
+    The log of a failed attempt is read, with a strict limit, before the end is recorded. So one write records the end
+    and its class. In a cycle, an end is classified without the log, because a cycle must not wait for a log.
     """
 
     def __init__(self, backend: Backend, last_lines: LastLines | None = None) -> None:
@@ -167,9 +167,10 @@ class Reconciler(ControllerPart):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None, logs: "_LogReads | None" = None) -> bool:
-        """Record the end of an attempt that is current in its job's record. Return whether the end was recorded.
+        """Record the end of an attempt if it is the current attempt of its job. Return whether the end was recorded.
 
         :param logs: the permission to read logs; None in a cycle.
+        :raises Unavailable: other requests change the job all the time.
         """
         logs = logs or _LogReads(0)
         for _ in range(TRIES):
@@ -192,9 +193,8 @@ class Reconciler(ControllerPart):
     ) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        A new external job also needs a cycle: it may take slots for which jobs are being stopped, so that more jobs
-        must be stopped. The training job is described first, because a late event could report an ended training job
-        as alive.
+        A new external job also needs a cycle: it may take slots that evictions are freeing, so that more jobs must be
+        evicted. The training job is described first, because a late event could report an ended training job as alive.
 
         :param reported: the end according to an event, used if the training job was deleted since.
         :param logs: the permission to read logs; None in a cycle.
@@ -220,9 +220,9 @@ class Reconciler(ControllerPart):
         metadata: Metadata | None = None,
         unreachable: str | None = None,
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff of a job's capacity key after a refusal for lack of instances, or for the pool's fields.
+        """Return the backoff of a job's capacity key after a refusal, for example for lack of instances.
 
-        :param sent_at: epoch seconds of the call.
+        :param sent_at: epoch seconds of the refused call.
         :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests.
         :param unreachable: message, if the region or account did not respond.
         """
@@ -329,9 +329,9 @@ class Reconciler(ControllerPart):
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
         kind are described, and the others in later minutes.
 
-        A comparison succeeds if the list was read and at least one training job was described, or none had to be. The
-        walk may have ended after `MOST_PAGES` pages or `WALK_SECONDS`: the newest training jobs are known then, and the
-        next walk continues from there.
+        A comparison succeeds if the list was read, and at least one training job was described or none had to be. A
+        walk that ends early, after `MOST_PAGES` pages or `WALK_SECONDS`, is enough: it has read the newest training
+        jobs, and the next walk continues from there.
 
         :param site: None: the home site.
         """
@@ -434,7 +434,7 @@ class Reconciler(ControllerPart):
             self._record_unless_changed(progressed)
 
     def _note_stage(self, reported: TrainingJob) -> None:
-        """Record the stage of an attempt that an event reports. The launch of an attempt records the first stage."""
+        """Record the stage that an event reports for an attempt. The first stage was recorded with the launch."""
         if reported.modified is None or reported.secondary not in STAGES - {LAUNCHED}:
             return
         for _ in range(TRIES):
@@ -451,7 +451,7 @@ class Reconciler(ControllerPart):
             return
 
     def _note_listed_stages(self, active: Iterable[Job], walk: Walk, enough_time: Callable[[], bool]) -> None:
-        """Record the stages in SageMaker's list whose events were lost. No attempt is described."""
+        """Record the stages that SageMaker's list shows, in case their events were lost. No attempt is described."""
         for job in active:
             secondary, modified = walk.stages.get(job.training_job or "", ("", 0.0))
             transition = self._progressed(job, secondary, modified)
@@ -511,14 +511,14 @@ class Reconciler(ControllerPart):
         return None
 
     def _record_with_attempt(self, found: TrainingJob) -> JobRecord | None:
-        """Return the record of the job that has recorded this attempt by now, or that waits and can adopt it."""
+        """Return the record of an attempt's job if the job has recorded the attempt by now, or can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_current_attempt_of(record.job):
             return None
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count a training job with the queue's tags that no job records as its current attempt.
+        """Count a training job as external: it has the queue's tags, but is not the recorded attempt of any job.
 
         The training job is stopped if a valid proof shows that the queue launched it.
         """
@@ -626,7 +626,7 @@ class Reconciler(ControllerPart):
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
     def _with_returned_gpus(self, failed: FailedAttempt, ended: TrainingJob, job: Job) -> FailedAttempt:
-        """Return the failure with `returned_gpus`: its GPUs that other hardware failures named in the previous day."""
+        """Return the failure with `returned_gpus`: its GPUs that failed in other attempts within the day before."""
         if not failed.gpu_uuids:
             return failed
         ended_at = self._clock() if ended.ended_at is None else ended.ended_at
@@ -634,7 +634,7 @@ class Reconciler(ControllerPart):
         return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
 
     def _with_covering_notice(self, transition: JobTransition) -> JobTransition:
-        """Return the transition with `covered_by`, the job whose notice covers it, if a similar job has just failed."""
+        """Return the transition with `covered_by` set if the notice of a similar, earlier failure also covers it."""
         failure = new_failure(transition)
         if failure is None or transition.new.state is not JobState.FAILED:
             return transition
@@ -653,7 +653,10 @@ class Reconciler(ControllerPart):
         return logs.lines(ended.name, read)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
-        """End the backoffs of an attempt's capacity keys if its instances came. Return whether a backoff has ended."""
+        """End the backoffs of an attempt's capacity keys if its instances have arrived.
+
+        Return whether a backoff has ended.
+        """
         if reported.instances_came is None:
             return False
         metadata = (known and known.metadata) or self._repository.metadata()

@@ -45,7 +45,7 @@ class Stops(ControllerPart):
         return may_do_more
 
     def _stop(self, job: Job) -> StopResult:
-        """Request a stop. If the attempt has ended or the stop is denied, check the attempt. Return the result.
+        """Request a stop, and return the result. If the attempt has ended or the stop is denied, check the attempt.
 
         `ENDED_ALREADY` means that the end is recorded. `DENIED` means that the attempt keeps running.
         """
@@ -64,7 +64,7 @@ class Stops(ControllerPart):
         return result
 
     def _record_denied(self, lease: Lease, job: Job) -> bool:
-        """Record that SageMaker denies a stop, so that another job makes room. Return whether this was recorded."""
+        """Record that SageMaker denies a stop, so that plans evict another job. Return whether this was recorded."""
         log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
         try:
             denied = state_machine.stop_denied(job, self._clock())
@@ -79,5 +79,8 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether to request a stop: False if SageMaker does not know the attempt, whose name may be reused."""
+    """Return whether to request the stop of a job's attempt.
+
+    A missing attempt is not stopped, because another training job may have its name.
+    """
     return job.state is JobState.STOPPING and job.missing_since is None

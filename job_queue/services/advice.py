@@ -32,7 +32,7 @@ REFUSED = "The queue tries again, but each launch fails. Remove the cause that t
 def advise(
     snapshot: Snapshot, hold: Hold, *, submitted: bool = True, may_go_on: Callable[[], bool] = lambda: True
 ) -> list[str]:
-    """Return sentences of advice for the owner of a waiting job: remedies that were found to help, then general advice.
+    """Return sentences of advice for the owner of a waiting job: first tested remedies, then general advice.
 
     :param snapshot: contains the waiting job.
     :param hold: the job's hold in the plan of that snapshot.
@@ -94,7 +94,7 @@ def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 
 def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """Yield a remedy with the largest number of instances, below the requested one, with which the job would start."""
+    """Yield a remedy with the largest number below the requested instances with which the job would start."""
     (pool, _), *_ = job.demand[0].items()
     count = min(need[pool] for need in job.demand if pool in need)
 
@@ -137,7 +137,8 @@ def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tupl
     """Return the first figure that helps, with its outcome; None if none helps.
 
     :param figures: sorted for a binary search: if a figure helps, all later figures help.
-    :param outcome: returns how the job would start, or None if the figure does not help. Each figure is tried once.
+    :param outcome: returns how the job would start, or None if the figure does not help. Called at most once per
+        figure.
     """
     outcome = cache(outcome)
     if not figures or not outcome(figures[-1]):

@@ -1,4 +1,4 @@
-"""Drains of pools: an admin empties a pool, now or at a time, and later lets jobs start there again."""
+"""Drain pools: an admin empties a pool, now or from a later time on, and later lets jobs start there again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from job_queue.scheduler import MOST_POOLS, Drain, Drains, DrainStops, join
 from job_queue.validation.issue import near, quoted
 
 TRIES = 10  # tries to store the drains, since other requests may change them at the same time
-LATE_SECONDS = 120  # a start at most this far in the past means now, since requests take time
+LATE_SECONDS = 120  # a start in the past by at most this time means now, because requests take time
 MOST_DRAINS = MOST_POOLS  # includes drains of pools that the policy no longer has
 LONGEST_AHEAD = 366 * 24 * 3600  # seconds
 
@@ -22,8 +22,8 @@ class DrainChange:
     """The result of a request: the pool, its drain, and the active jobs in the pool."""
 
     pool: str
-    drain: Drain | None
-    was_drained: bool
+    drain: Drain | None  # the drain after the request; None: the pool is not drained
+    was_drained: bool  # whether the pool was drained before the request
     stopping: int = 0  # active jobs that the drain stops, now or at its time
     staying: int = 0  # active jobs that run to their ends
 
@@ -67,7 +67,7 @@ class DrainService:
         return DrainChange(pool, drain, before is not None, stopping, staying)
 
     def undrain(self, pool: str, caller: str) -> DrainChange:
-        """End the drain of a pool. A pool that is not drained is not an error.
+        """End the drain of a pool. If the pool is not drained, nothing changes.
 
         :raises NotFound: neither the policy nor a drain has such a pool.
         """
@@ -117,8 +117,8 @@ class DrainService:
         names = [it.name for it in cluster.applied.policy.pools]
         if pool in names or pool in known:
             return
-        meant = near(pool, names)
-        hint = f"Did you mean {join(meant)}?" if meant else f"There are {join(names)}."
+        suggestions = near(pool, names)
+        hint = f"Did you mean {join(suggestions)}?" if suggestions else f"There are {join(names)}."
         message = f"The policy has no pool {quoted(pool)}. {hint}"
         raise NotFound(message, field="pool", remedy="See the pools: smq status.")
 

@@ -1,4 +1,4 @@
-"""The dry run: the plan that a cycle would make now, with advice. A dry run changes nothing."""
+"""Make a dry run: the plan that a cycle would make now, with advice. A dry run changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +36,7 @@ class DryRun:
     def cluster(self, *, ahead: bool = False) -> ClusterState:
         """Return the cluster state.
 
-        :param ahead: whether to read the outlook even if the policy's plans do not depend on it.
+        :param ahead: whether to read the outlook even if plans under the policy do not depend on the outlook.
         """
         now = self._clock()
         cluster = observe_cluster_state(self._repository, self._policies, self._parallel, now, ahead=ahead)
@@ -49,13 +49,15 @@ class DryRun:
     def advice(self, name: str) -> tuple[ClusterState, Plan, list[str]]:
         """Return the cluster state, its plan, and advice on how a waiting job could start.
 
-        :param name: the job. The advice is empty if the plan starts the job, or if the job does not wait.
+        The advice is empty if the plan starts the job, or if the job does not wait.
+
+        :param name: the name of the job.
         """
         cluster = self.cluster(ahead=True)
         return cluster, *_advised(cluster, name, self._clock)
 
     def what_if(self, job: Job) -> tuple[ClusterState, Plan, list[str]]:
-        """Return the cluster state, its plan and advice as if a new job waited. The job is not stored."""
+        """Return the cluster state with a new waiting job, its plan, and advice for the job. The job is not stored."""
         cluster = self.cluster(ahead=True).with_waiting(job)
         return cluster, *_advised(cluster, job.name, self._clock, submitted=False)
 

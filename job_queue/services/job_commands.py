@@ -1,7 +1,7 @@
 """Commands of users for a job: cancel it, change its priority, hold, release or requeue it, or enable a shell in it.
 
-The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel,
-requeue or hold the job or lower its priority.
+The rights are those of `access.rights`. An owner who has left the project may only cancel, requeue or hold the job, or
+lower its priority.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ _PERMISSION = (
 
 
 class JobCommands:
-    """The service that changes jobs for callers. If a job changes after it was read, the command is tried again.
+    """The service that changes jobs for callers. A command is tried again if another request has changed the job.
 
     :param clock: seconds since the epoch.
     """
@@ -127,7 +127,7 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                # Pass the whole record, so that a long history can be shortened: the number of changes has no limit.
+                # With the whole record, a long history can be truncated: a user may change a job any number of times.
                 self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue
@@ -139,15 +139,18 @@ class JobCommands:
         return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
     def check_right(self, action: Action, job: Job, caller: str) -> None:
-        """Check that a caller may do an action with a job. Raise Forbidden if not."""
+        """Check that a caller may do an action with a job.
+
+        :raises Forbidden: the caller may not do this.
+        """
         if self._rights.may(action, caller, owner=job.owner):
             return  # without reading the policy: an owner can cancel under any policy
         if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
             owner = identity.owner_of(job.owner)
-            what = "enable a shell in it" if action is Action.ENTER else "cancel, requeue or change it"
+            commands = "enable a shell in it" if action is Action.ENTER else "cancel, requeue or change it"
             raise Forbidden(
                 f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
-                f"the queue may {what}.",
+                f"the queue may {commands}.",
                 remedy="Ask one of these people.",
             )
 
@@ -228,15 +231,15 @@ class RemoteDebugService:
                     f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it."
                 )
             result, message = training.enable_remote_debug(attempt)
-        said = message.rstrip(".")
+        answer = message.rstrip(".")
         if result is UpdateResult.DENIED:
-            raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {said}.", remedy=_PERMISSION)
+            raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {answer}.", remedy=_PERMISSION)
         if result is UpdateResult.REFUSED:
-            raise Conflict(f"SageMaker does not enable remote debugging in {attempt}: {said}.", remedy=_WHEN)
+            raise Conflict(f"SageMaker does not enable remote debugging in {attempt}: {answer}.", remedy=_WHEN)
         return self._recorded(record, caller)
 
     def _recorded(self, record: JobRecord, caller: str) -> JobRecord:
-        """Record the change in the job's history, unless the attempt no longer runs or the history has it."""
+        """Record the change in the job's history, unless the attempt no longer runs or the change is recorded."""
         name, attempt = record.job.name, record.job.attempt
         for _ in range(TRIES):
             known = any(it.attempt == attempt and it.cause.startswith(_ENABLED) for it in record.history)

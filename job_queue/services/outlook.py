@@ -1,4 +1,4 @@
-"""The outlook: expected runtimes of live jobs and expected starts of waiting jobs, from the history of attempts.
+"""Compute the outlook: expected runtimes of live jobs, and expected starts of waiting jobs, from past attempts.
 
 The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for this computation, and
 readers read one row. A process keeps the part of the history that it has read. A new process reads the history again.
@@ -67,7 +67,7 @@ class OutlookService:
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
         """Compute and store the outlook, if there are live jobs or the policy counts past use. Measure ended attempts.
 
-        :param may_go_on: after its first result of False, the outlook as computed so far is stored.
+        :param may_go_on: after its first result of False, the results so far are stored.
         """
         cluster = self._read_cluster()
         if cluster.waiting or cluster.active or depends_on_past_use(cluster.policy):
@@ -97,11 +97,11 @@ class OutlookService:
         past_use, counted = self._past_use(cluster.applied, now, may_go_on)
         outlook = replace(self._past.outlook(cluster, now), past_use=past_use, counted=counted)
         if self._idle_watch is not None and cluster.active:
-            idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
+            idle_at, idle = self._idle_watch.check(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
-            if self._hang_watch is not None and idle and idle_at == now:  # the GPUs were looked up just now
-                self._hang_watch.look(cluster, idle, now, may_go_on)
-        saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
+            if self._hang_watch is not None and idle and idle_at == now:  # `idle` is new, not an earlier result
+                self._hang_watch.check(cluster, idle, now, may_go_on)
+        saved_work, unsaved = self._check_unsaved_work(cluster, now, may_go_on)
         outlook = replace(outlook, saved_work=saved_work)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)
         learned = _with_outcomes(past_estimates, cluster, estimates, starts, now)
@@ -111,18 +111,18 @@ class OutlookService:
         if learned != past_estimates:
             self._repository.outlook.replace_past_estimates(learned)
 
-    def _look_for_unsaved(
+    def _check_unsaved_work(
         self, cluster: ClusterState, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
-        """Return the results about unsaved work, and an event for each attempt newly found without a checkpoint.
+        """Return the results about unsaved work, and an event for each attempt that is newly unsaved.
 
-        Nothing is read unless a preemptible job has run for an hour.
+        No row is read if there are no candidates (`unsaved_candidates`).
         """
         jobs = unsaved_candidates(cluster.active.values(), now)
         if self._unsaved_work is None or not jobs:
             return SavedWork(), []
         before = self._repository.outlook.latest().saved_work
-        return self._unsaved_work.look(jobs, cluster.policy, before, now, may_go_on)
+        return self._unsaved_work.check(jobs, cluster.policy, before, now, may_go_on)
 
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]
@@ -166,18 +166,18 @@ def _with_outcomes(
     starts: Mapping[str, Sequence[float]],
     now: float,
 ) -> PastEstimates:
-    """Return past estimates with the outcomes that are known now, and with the new estimates if a look is due.
+    """Return the past estimates with the outcomes that are known now. If a look is due, add the new estimates.
 
     :param estimates: the new estimates, by the names of waiting jobs.
     :param starts: submission -> epoch seconds of its starts.
     """
-    told = {
+    expected_waits = {
         job.submission: estimated_wait(estimate, now, epoch(job.entered))
         for name, estimate in estimates.items()
         if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
     }
-    past = past.with_starts(starts, None if cluster.cut else told)
-    return past.with_look(now, told) if past.is_due(now) else past
+    past = past.with_starts(starts, None if cluster.cut else expected_waits)
+    return past.with_look(now, expected_waits) if past.is_due(now) else past
 
 
 def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool]) -> dict[str, Estimate]:

@@ -1,4 +1,4 @@
-"""Conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
+"""Find the conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,13 +36,13 @@ _OTHER_MARKET = (
 
 
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield the conflicts with live jobs.
+    """Yield the conflicts of a policy with live jobs.
 
-    These are dropped projects, pools and buckets that live jobs need, other training plans and roles of pools in use,
-    and quotas lowered too far.
+    There are three kinds of conflicts:
 
-    A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
-    permits such quotas.
+    - Live jobs need a project, pool or bucket that the policy drops.
+    - A pool in use would have another training plan or role.
+    - A quota is lowered below the slots of non-preemptible jobs, without `allow_oversubscription`.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     yield from (ValidationIssue("policy", message, _OTHER_BUCKETS) for message in _other_buckets(cluster, policy))
@@ -59,25 +59,26 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
         yield f"The project {name} still has {_names_of(job.name for job in jobs if job.project == name)}."
     used = {pool for job in jobs for pool in (*job.slots, *job.pools)}
     for name in sorted(used - pools):
-        needing = (job.name for job in jobs if name in job.slots or name in job.pools)
-        yield f"The pool {name} is still used or named by {_names_of(needing)}."
+        jobs_of_pool = (job.name for job in jobs if name in job.slots or name in job.pools)
+        yield f"The pool {name} is still used or named by {_names_of(jobs_of_pool)}."
 
 
 def _other_buckets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
-    """Yield a message for each project with live jobs whose map of buckets loses or changes a region.
+    """Yield a message for each project with live jobs whose `bucket_by_region` loses or changes a region.
 
-    The folders of live jobs are known by their names in one bucket of the map (`domain/access/places.py`).
+    Claims of live jobs name their folders in only one bucket of this map (`domain/access/places.py`). With another map,
+    new claims on the same folders could have other names.
     """
     before = {project.name: project.bucket_by_region for project in cluster.applied.policy.projects}
     jobs = _live_jobs(cluster)
     for project in policy.projects:
         changed = sorted(before.get(project.name, {}).items() - project.bucket_by_region.items())
-        named = [job.name for job in jobs if job.project == project.name]
-        if changed and named:
+        live = [job.name for job in jobs if job.project == project.name]
+        if changed and live:
             regions = ", ".join(region for region, _ in changed)
             yield (
                 f"bucket_by_region of {project.name} would lose or change the bucket of {regions}, and the folders of "
-                f"{_names_of(named)} may be in it."
+                f"{_names_of(live)} may be in it."
             )
 
 
@@ -86,13 +87,13 @@ def _other_markets(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     before = {pool.name: pool for pool in cluster.applied.policy.pools}
     for pool in policy.pools:
         known = before.get(pool.name, pool)
-        there = [job.name for job in cluster.active.values() if pool.name in job.slots]
-        for what, now, then in (
+        active = [job.name for job in cluster.active.values() if pool.name in job.slots]
+        for field, old, new in (
             ("training_plan", known.training_plan, pool.training_plan),
             ("role", known.role, pool.role),
         ):
-            if there and now is not None and now != then:
-                yield f"The {what} of the pool {pool.name} would change, and {_names_of(there)} were started with it."
+            if active and old is not None and old != new:
+                yield f"The {field} of the pool {pool.name} would change, and {_names_of(active)} were started with it."
 
 
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
@@ -116,10 +117,10 @@ def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
             holding = [job for job in held_by[holder] if pool in job.slots] if new < old else []
             held = sum(job.slots[pool] for job in holding)
             if new < held:
-                what = "department" if isinstance(queue, Department) else "project"
+                kind = "department" if isinstance(queue, Department) else "project"
                 names = _names_of(name for job in holding for name in members.get(job.name, [job.name]))
                 yield (
-                    f"The quota of the {what} {queue.name} would fall from {old} to {new} {pool}, and its running "
+                    f"The quota of the {kind} {queue.name} would fall from {old} to {new} {pool}, and its running "
                     f"non-preemptible jobs hold {held}: {names}."
                 )
 
@@ -140,8 +141,8 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
 def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
     """Yield the jobs that hold slots and may not be stopped, including carriers.
 
-    Stopping jobs are left out, since they free their slots. Carriers without members are also left out, since they
-    count as free.
+    Stopping jobs are left out, because their slots become free. Carriers without members are left out, because their
+    slots count as free.
     """
     for job in cluster.active.values():
         stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)

@@ -1,7 +1,7 @@
-"""The operations that read and apply the policy.
+"""Read, validate and apply versions of the policy.
 
-A caller that applies a policy names the version to be replaced. If another version is in force, the policy is refused,
-so that no change is lost.
+A caller that applies a policy names the version that the new policy replaces. If another version is in force, the new
+policy is refused, so that no change of another caller is lost.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The preview: effects that another policy or other capacities would have on the queue. A preview changes nothing."""
+"""Preview the effects that another policy or other capacities would have on the queue. A preview changes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -20,11 +20,11 @@ from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 TIME_LIMIT_SECONDS = 10  # no further future is simulated after this time, since a caller waits
-# Seconds after the first future began; from then on, each step estimates whether TIME_LIMIT_SECONDS suffice.
+# Seconds of the first future after which each step estimates whether TIME_LIMIT_SECONDS will suffice.
 ESTIMATE_AFTER_SECONDS = 0.4
 
 ReadBasis = Callable[[ClusterState, float], Basis]
-"""Returns the input of a forecast that begins at a time (epoch seconds)."""
+"""Function: cluster state, epoch seconds -> the input of a forecast that begins at this time."""
 
 
 def by_outlook(cluster: ClusterState, now: float) -> Basis:
@@ -77,10 +77,11 @@ class PreviewService:
     def of_policy(self, document: object, horizon: float) -> Preview:
         """Return the changes if a policy were applied.
 
-        A policy with more instances than MaxCapacity allows is not refused. The preview then has warnings.
+        A policy that only does not fit this stack (MaxCapacity, shared instances, region and account) is not refused.
+        The preview then has warnings.
 
         :param horizon: seconds from now to simulate.
-        :raises InvalidRequest, TooLarge: the policy is invalid for another reason.
+        :raises InvalidRequest, TooLarge: the policy is invalid in any stack.
         :raises TakesTooLong: the simulation of the first future is expected to take longer than TIME_LIMIT_SECONDS.
         """
         _, policy = read_policy(document, None)
@@ -142,7 +143,7 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
 
 
 def _with_max_runtimes(basis: Basis) -> Basis:
-    """Return the basis with the maximum runtime, after provisioning, of each job without a predicted runtime."""
+    """Return the basis in which a job without a predicted runtime runs for its maximum runtime, plus provisioning."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
     provisioning = basis.overheads.provisioning
     limits = {
@@ -154,10 +155,7 @@ def _with_max_runtimes(basis: Basis) -> Basis:
 
 
 def _with_expected(snapshot: Snapshot, known: Snapshot) -> Snapshot:
-    """Return a snapshot with the expected runtimes that its jobs have in another snapshot.
-
-    :param known: the other snapshot.
-    """
+    """Return a snapshot in which each job has the expected runtime from the snapshot `known`."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*known.active, *known.waiting)
     expected = {job.name: job.expected for job in jobs}
     return replace(

@@ -1,4 +1,4 @@
-"""Reading the queue without planning: rows of jobs, the published plan and the outlook."""
+"""Read the queue without planning: rows of jobs, the published plan and the outlook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from job_queue.scheduler import Policy
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published plan and the outlook: results about live jobs that are not in the jobs' own rows."""
+    """The published plan and the outlook: the results about live jobs that are not stored in the rows of the jobs."""
 
     plan: PublishedPlan
     outlook: Outlook
@@ -28,8 +28,8 @@ class QueueReader:
     :param last_cycle: reads the row of the lease, which is never shared.
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param renew: called with the fencing token of the last cycle, before other rows are read. Shared rows that are
-        older than this cycle can then be read again.
+    :param renew: called with the fencing token of the last cycle, before other rows are read. A repository that shares
+        rows can then read rows again that are older than this cycle.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class QueueReader:
     def published(self) -> Published:
         """Return the published plan and the outlook.
 
-        An old plan contains its age. An old outlook has no expected starts and ends.
+        If the plan is old, it contains a sentence about its age. If the outlook is old, it has no expected starts and
+        ends.
         """
         last = self._last_cycle()
         self._renew(last.fencing_token)

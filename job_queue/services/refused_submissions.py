@@ -1,4 +1,4 @@
-"""The submissions that the policy in force accepts, and another policy would refuse."""
+"""Describe the submissions that the policy in force accepts and another policy would refuse."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,10 @@ def _needs_project(policy: Policy) -> bool:
 
 
 def _types(policy: Policy, project: Project | None) -> tuple[str, ...] | None:
-    """Return the instance types that a project (None: any project) may use; None if it may use every type."""
+    """Return the instance types that a project may use; None if every type may be used.
+
+    :param project: None: the types that the pools of the policy have together.
+    """
     names = project.pools_for(interactive=False) if project else ()
     pools = [pool for pool in policy.pools if not names or pool.name in names]
     types = [pool.instance_type for pool in pools]

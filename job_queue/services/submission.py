@@ -1,4 +1,4 @@
-"""Submission: validate requests, rights and places in S3; store new jobs; recognise a request that is sent again."""
+"""Submit jobs: validate requests, rights and places in S3, store new jobs, and recognise a repeated request."""
 
 import json
 import math
@@ -36,7 +36,7 @@ from job_queue.validation.issue import first
 
 MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row has at most 400 KB, including the history
 
-MOST_CLAIMS_CHECKED = 20  # one live claim is enough to refuse; claims of ended jobs exist in restored tables only
+MOST_CLAIMS_CHECKED = 20  # enough, because one live claim refuses a job, and only restored tables have stale claims
 _WITHOUT_PREFLIGHT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
@@ -64,7 +64,7 @@ class ValidatedSubmission:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedWithoutTables:
-    """A request that has passed all checks that need no table, and the rows to look up for the other checks."""
+    """A request that has passed all checks without tables, and the names to look up for the other checks."""
 
     request: TrainingRequest
     preflight_issues: tuple[ValidationIssue, ...]
@@ -164,10 +164,10 @@ class SubmissionService:
         return Accepted(existing, known=True, warnings=warnings, metadata=validated.metadata)
 
     def _accepted_before(self, validated: ValidatedSubmission, owner: str) -> JobRecord | None:
-        """Return the record of the same request of the same owner; None if it was not accepted before.
+        """Return the record of the same request of the same owner; None if no such request was accepted before.
 
-        Such a request is not refused for pre-flight, dependencies or the limit of waiting jobs, even if the policy has
-        changed.
+        A repeated request is not refused because of pre-flight, dependencies or the limit of waiting jobs. These may
+        have changed since the request was accepted.
         """
         existing = self._repository.record(validated.job.name)
         return existing if existing is not None and _is_same(existing, validated.request.content, owner) else None
@@ -223,8 +223,11 @@ class SubmissionService:
         if project:
             check_resources(request, project, applied.policy, interactive=options.interactive)
         records, claims = reads[: len(checked.after)], reads[len(checked.after) :]
-        after, unmet = dependencies_of(checked.after, records)
-        late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)
+        after, dependency_issues = dependencies_of(checked.after, records)
+        start_issues = (
+            *dependency_issues,
+            *deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days),
+        )
         owners_share = project is not None and project.owners_share
         by_place = {place: in_each_bucket(place, applied.policy) for place in checked.places}
         places = tuple(dict.fromkeys(names[0] for names in by_place.values()))
@@ -232,15 +235,15 @@ class SubmissionService:
         portability = portability_of(request) if has_other_sites(applied.policy) else None
         job = replace(new, after=after, portability=portability)
         fields = {name: checked.places[place] for place, names in by_place.items() for name in names}
-        if elsewhere := fields.keys() - checked.places.keys():
-            claims = (*claims, *self._parallel(self._lookups(sorted(elsewhere), owner)))
+        if other_places := fields.keys() - checked.places.keys():
+            claims = (*claims, *self._parallel(self._lookups(sorted(other_places), owner)))
         self._check_places(fields, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
         advice = (*_lost_work_warnings(request, job), *_next_pool_warnings(job, applied.policy))
-        return ValidatedSubmission(request, job, issues, (*unmet, *late), advice, metadata)
+        return ValidatedSubmission(request, job, issues, start_issues, advice, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
-        """Check that no live job of another owner writes to the same folders, or to folders above or below them.
+        """Check that no live job of another owner writes to the same places, or to places above or below them.
 
         :param places: places that the job writes to -> the field of the request.
         :raises Conflict: a live job of another owner writes there.
@@ -251,9 +254,11 @@ class SubmissionService:
                 continue  # a claim of the same request, accepted before; or a stale claim in a restored table
             field = next(field for place, field in places.items() if lies_in(place, claim.place))
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
-            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of another owner"
+            claimant = (
+                f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of another owner"
+            )
             raise Conflict(
-                f"{whose} writes to the address in {field}, to a folder below it, or to a folder above it.",
+                f"{claimant} writes to the address in {field}, to a folder below it, or to a folder above it.",
                 field=field,
                 remedy="Use a separate folder for this job.",
             )
@@ -326,8 +331,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that the same owner sent before.
 
-    An equal request of another owner counts as a different request. Otherwise the other owner could cancel a job on
-    which the caller relies. A caller could also find out secret values of a request by guessing.
+    An equal request of another owner counts as a different request. Otherwise the caller would rely on a job that the
+    other owner can cancel. A caller could also guess secret values of a request and see whether the guess is right.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 
@@ -369,7 +374,7 @@ def new_job(
     :param places: places in S3 that the job writes to.
     :param owners_share: whether the job may share an instance with jobs of other owners.
     """
-    among = None if owners_share else owner_of(owner)
+    only_owner = None if owners_share else owner_of(owner)
     demand = of_sizes(request.resources.demand, options.sizes)
     return Job(
         name=request.name,
@@ -395,7 +400,7 @@ def new_job(
         secret=secrets.token_hex(16),
         places=places,
         gpus=options.gpus,
-        kind=kind_of(request, among, preemptible=options.preemptible) if options.gpus else None,
+        kind=kind_of(request, only_owner, preemptible=options.preemptible) if options.gpus else None,
         max_preemptions=options.max_preemptions,
         not_before=options.deadlines.not_before,
         start_by=options.deadlines.start_by,
@@ -405,7 +410,7 @@ def new_job(
 
 
 def _lost_work_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
-    """Yield a warning for an accepted request whose job may lose work, because it has no checkpoint."""
+    """Yield a warning if the job can be interrupted and has no checkpoints, so that it may lose work."""
     if request.checkpoints is None and (job.preemptible or request.spot):
         yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
@@ -415,7 +420,7 @@ def _lost_work_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
 
 
 def _next_pool_warnings(job: Job, policy: Policy) -> Iterator[str]:
-    """Yield a warning for a job that asks for further pools if it is late, although its project has none."""
+    """Yield a warning if the job's `start_by_action` is next_pool, but the project has no further pool for the job."""
     if job.start_by is None or job.start_by_action is not StartByAction.NEXT_POOL or further_pools(job, policy):
         return
     yield (

@@ -30,8 +30,8 @@ def basis_of(
 ) -> Basis:
     """Return a basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: the jobs that arrived in these seconds. If a job has the work `UNKNOWN`, each future draws the work
-        from the job's likely runtimes; the work is 0 if the job has no likely runtimes.
+    :param lately: the jobs that arrived in these seconds. If the work of a job is `UNKNOWN_WORK`, each future draws the
+        work from the job's likely runtimes. Without likely runtimes the work is 0.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:

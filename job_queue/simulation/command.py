@@ -41,8 +41,8 @@ class UnusableError(ValueError):
 def simulate(options: SimulationOptions, screen: TextIO | None = None, width: int | None = None) -> int:
     """Simulate, print the outcome, and return the exit status.
 
-    The status is 0 after success, 2 if an input is wrong, and 130 after Ctrl-C. The status is 1 if advice was requested
-    and the trace or the time is not enough for advice.
+    The status is 0 after success, 2 if an input is wrong, and 130 after Ctrl-C. If advice was requested, the status is
+    1 if the trace or the time does not suffice for advice.
 
     :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
     :param width: columns of the terminal; None: the output is not a terminal.
@@ -95,8 +95,8 @@ def _json_or_text(found: object) -> str:
 class _Simulations:
     """A simulation of the same jobs for each policy.
 
-    Without the option `priorities`, jobs keep the priorities of the trace. If the trace has no priorities, the
-    attribute `options` gets DRAWN_PRIORITIES.
+    Without the option `priorities`, jobs keep the priorities of the trace. If the trace has no priorities, they are
+    drawn by DRAWN_PRIORITIES, which the attribute `options` then contains.
     """
 
     def __init__(self, options: SimulationOptions, progress: "ProgressLine") -> None:
@@ -185,9 +185,9 @@ def _policy(path: Path) -> Policy:
 
 
 def _checked_for_limits(label: str, policy: Policy) -> Policy:
-    """Return the policy.
+    """Return the policy unchanged, after a check that each pool has a capacity.
 
-    :raises UnusableError: a pool has no capacity, because only the training plan would limit it.
+    :raises UnusableError: a pool has no capacity, because its training plan would limit it.
     """
     for pool in policy.pools:
         if pool.capacity >= UNLIMITED:

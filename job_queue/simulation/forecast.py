@@ -1,8 +1,9 @@
 """Estimate when waiting jobs will start: simulate the queue's own plans in several equally likely futures.
 
-Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with different
-runtimes and arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
-sampling). The estimate is the median start. The module `past_estimates` learns how wrong estimates usually are.
+Runtimes and later submissions are unknown. So the snapshot is simulated several times, with different runtimes and
+arrivals in each future. For n futures, a job's distribution of runtimes is divided into n parts, and each future gets a
+runtime from another part (Latin hypercube sampling). The estimate is the median start. The module `past_estimates`
+learns how wrong estimates usually are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ MANY_LIVE_JOBS = 750  # live jobs above which steps are largest and each step ha
 
 
 HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER, WaitReason.DRAINED}
-"""Reasons that last until a person changes something. A drain also lasts until a person ends the drain."""
+"""Reasons that last until a person acts: changes the policy, releases the job, or ends the drain."""
 
 
 class Doubt(StrEnum):
@@ -49,7 +50,7 @@ class Estimate:
     doubt: Doubt | None = None  # why there is no start
     reason: WaitReason | None = None  # why the job waits, if there is no start and the reason is known
     earliest: float | None = None  # the first start in any future; None: no start, or too few futures were simulated
-    latest: float | None = None  # the last start in any future; None as for `earliest`, or no start in some future
+    latest: float | None = None  # the last start; None as for `earliest`, or if the job does not start in some future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
@@ -92,8 +93,8 @@ def steps_for(live: int) -> Step:
 def finished_part(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
     """Estimate the finished part of a future, from 0 to 1.
 
-    The result is the largest of three parts: waiting jobs that have started, expected moments that are simulated, and
-    steps within the horizon that the elapsed time covers.
+    The result is the largest of three ratios: started waiting jobs, simulated moments and elapsed steps, each divided
+    by the total that is expected at the end of the future.
 
     :param waiting: waiting jobs at the beginning of the future.
     :param live: live jobs at the beginning of the future.
@@ -131,10 +132,10 @@ def forecast(
 ) -> dict[str, Estimate]:
     """Estimate the starts of all waiting jobs.
 
-    :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
-        for an active job, from the start of its attempt. A job without runtimes never ends in the futures.
+    :param runtimes: equally likely runtimes of each job in seconds, the shortest first. A runtime begins with the next
+        start; for an active job, with the start of its attempt. A job without runtimes never ends in the futures.
     :param arrivals: draws the jobs that arrive later.
-    :param futures: number of futures; None: from MOST_FUTURES to FEWEST_FUTURES, fewer if there are more live jobs.
+    :param futures: number of futures; None: between FEWEST_FUTURES and MOST_FUTURES, by the number of live jobs.
     :param step: the length of a step by the elapsed time; None: the result of `steps_for`.
     :param may_go_on: called before each moment. After False, only the finished futures count.
     :param on_progress: called before each moment with the finished part of the present future. An error that this

@@ -26,8 +26,8 @@ class RuntimeKnowledge:
         """Return the expected seconds of an attempt, from its launch to its end.
 
         :param worked: seconds of work that this attempt has already done.
-        :param known: the previous expectation, which is used only without a predictor: for None the result is None, and
-            for any other value it is the real runtime.
+        :param known: the previous expectation, used only without a predictor. If it is None, the result is None;
+            otherwise the result is the real runtime.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:

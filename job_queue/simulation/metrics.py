@@ -5,8 +5,8 @@ work). Lost work is the training since the last checkpoint at each preemption. R
 and repeated provisioning that preemptions cause. Lost work and restart overhead are ratios: their instance-seconds
 divided by the useful instance-seconds.
 
-rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) compares two simulations of the project's
-jobs. rho is the mean JCT, divided by the mean JCT without other projects, on only the instances of the quota.
+rho of a project is its finish-time fairness (Mahajan et al., Themis, NSDI 2020). Two simulations are compared: rho is
+the mean JCT of the project's jobs, divided by their mean JCT when the project is alone on the instances of its quota.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

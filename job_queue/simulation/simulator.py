@@ -1,7 +1,7 @@
 """Simulate a fleet event by event: make the queue's plan after each event, and apply the plan to simulated jobs.
 
-Events are submissions, ends of jobs and of stops, starts of carriers, and times at which a backoff, a training plan or
-another condition changes.
+Events are submissions, ends of jobs and of stops, and starts of carriers. Further events are the times at which a
+backoff, a training plan or another condition changes.
 """
 
 from collections import defaultdict
@@ -49,13 +49,13 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # largest number of plans at one moment; a plan may make further decisions possible
 MINUTE = 60.0
-# Jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free.
+# With steps, a plan reads this many jobs of each waiting queue, or as many as there are free slots if these are more.
 FEWEST_READ = 10
 
 Step = Callable[[float], float]
-"""Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step.
+"""Function: elapsed seconds -> length of the next step in seconds. One plan follows all events of a step.
 
-The function returns 0 if each time with events has its own plan."""
+With a length of 0, each time with events has its own plan."""
 
 
 def without_steps(elapsed: float) -> float:
@@ -66,7 +66,7 @@ def without_steps(elapsed: float) -> float:
 class Simulator:
     """A fleet under a policy, in simulated time.
 
-    A moment is one step, with all its events, or without steps one time with events.
+    A moment is one step with all its events. Without steps, a moment is one time with its events.
 
     :param progress: called after each moment with the number of finished jobs.
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
@@ -137,7 +137,7 @@ class Simulator:
         :param runtimes: seconds from the next start of each live job until its end; for an active job, from the start
             of its attempt. A job without a runtime runs for ever.
         :param arrivals: jobs that arrive later.
-        :param may_go_on: called after each moment; False ends the simulation.
+        :param may_go_on: called before each moment; False ends the simulation.
         :return: the histories of the jobs that wait in the snapshot.
         """
         self._constants, self._now, self._begins_at = snapshot, snapshot.now, snapshot.now
@@ -265,7 +265,7 @@ class Simulator:
             self._end_dependency(name, run.job.name)
 
     def _end_dependency(self, name: str, other: str) -> None:
-        """Remove a dependency of a waiting job on another job, which has completed: no job fails in a simulation."""
+        """Remove a waiting job's dependency on a job that has ended. In a simulation, each end is a success."""
         job = self._as_waiting[name]
         job = replace(job, after=tuple(it for it in job.after if it[0] != other))
         self._as_waiting[name] = job
@@ -280,7 +280,7 @@ class Simulator:
                 self._stop(name, evicted=False)
 
     def _drain(self, pool: str) -> None:
-        """Stop the attempts of a pool that `Drain.stops` selects, because the drain is now in force."""
+        """Stop the attempts that a pool's drain stops (`Drain.stops_job`), because the drain is now in force."""
         for name, attempt in list(self._active.items()):
             slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
             if pool in slots and not attempt.stopping:
@@ -355,7 +355,7 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Add a carrier in its present state. It takes members as soon as its instance is up, unless it is stopping."""
+        """Add a carrier in its present state. Unless it is stopping, it takes members when its instance is up."""
         self._carriers.enter(carrier)
         if not (carrier.takes_members or self._carriers.is_leaving(carrier.name)):
             up = max(self._now, carrier.started + self._overheads.provisioning)
@@ -424,8 +424,8 @@ class Simulator:
         times += guarantee_ends(self._active.values())
         if settings.aging:
             times.append(now + MINUTE)
-        # If only timers are left while jobs are active, these jobs never end. Timers for past use would then follow one
-        # another for ever.
+        # If jobs are active and only timers are left, these jobs never end. Timers for past use would then never stop,
+        # so none is entered.
         if self._ledger and (len(self._events) > self._timers or not self._active):
             times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)

@@ -121,7 +121,7 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
 
 
 def _jobs_of_attempts(attempts: Iterable[TraceJob]) -> list[TraceJob]:
-    """Return one job for the attempts of each submission.
+    """Combine the attempts of each submission into one job, whose duration is the sum of theirs.
 
     If a name was submitted at several times, each submission is a job, and the later jobs get a number in their names.
     """

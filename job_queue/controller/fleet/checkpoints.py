@@ -16,7 +16,7 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Plan, Policy
 
 NewestAt = Callable[[Site | None], Callable[[str], float | None]]
-"""Returns, for the site of a bucket, a function: address in S3 -> epoch seconds of its newest object, or None."""
+"""Function: site of a bucket -> function: address in S3 -> epoch seconds of the newest object there, or None."""
 
 
 class CheckpointTimes(ControllerPart):
@@ -27,10 +27,11 @@ class CheckpointTimes(ControllerPart):
         self._newest_at = newest_at
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
-        """Return the cluster with newly read checkpoints, or None if none has to be read.
+        """Return the cluster with newly read checkpoints, or None if no checkpoint has to be read.
 
-        :param decided: a plan of that cluster. Only the checkpoints of the plan's victims, and of jobs that the plan
-            could evict instead, are read.
+        Only checkpoints that can decide between the plan's victims and equal jobs are read (`checkpoints_to_look_up`).
+
+        :param decided: a plan of that cluster.
         """
         known = cluster.metadata.checkpoints
         evicted = [eviction.job for eviction in decided.evictions]
@@ -52,6 +53,6 @@ class CheckpointTimes(ControllerPart):
             record = self._repository.record(job.name)
             address = checkpoint_address(stored_request(record.details), record.job, policy) if record else None
             at = self._newest_at(job.site)(address) if address else None
-        except Unavailable as error:  # without a known checkpoint, the job's work counts from its start
+        except Unavailable as error:  # without a known checkpoint, all work since the start counts as lost
             log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -1,4 +1,4 @@
-"""Read SageMaker's list of training jobs, a bounded number of pages at a time: first new jobs, then a sweep."""
+"""Read a bounded number of pages of SageMaker's list of training jobs: first new jobs, then a part of the sweep."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import ListingProgress, Walk
 from job_queue.domain.fleet.sites import Site, key_of
 
-MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
+MOST_PAGES = 20  # pages of one walk; at two pages a second, the walk takes ten seconds
 
 
 def walk_list(
@@ -22,9 +22,9 @@ def walk_list(
 
     The returned walk identifies training jobs by their keys (`key_of`).
 
-    :param may_go_on: called after each page. If False, the next walk continues from there.
+    :param may_go_on: called after each page. After False, the walk ends, and the next walk continues from there.
     :param site: the site of the list; None: the home site.
-    :raises Unavailable: SageMaker did not return a page of the first part.
+    :raises Unavailable: SageMaker did not return a page before the sweep. An error in the sweep only ends the walk.
     """
     walk = Walk(listing, int(now), site)
     pages_left = MOST_PAGES

@@ -29,7 +29,7 @@ class TrainingPlans(ControllerPart):
             self._describe(arn, metadata.training_plans.get(arn))
 
     def describe_new(self, cluster: ClusterState) -> bool:
-        """Describe the training plans that were never described. Return whether this has changed the metadata."""
+        """Describe the training plans that were never described. Return whether there were any."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
             self._describe(arn, None)
@@ -41,12 +41,12 @@ class TrainingPlans(ControllerPart):
             policy = self._policies.of(self._repository.policy()).policy
             site = next((site_of_pool(pool) for pool in policy.pools if pool.training_plan == arn), None)
             parts = self._training.at(site).plan_parts(arn, partial(self._count_instances_in_use, arn))
-        except Unavailable as error:  # the parts that were read last count
+        except Unavailable as error:  # keep the parts from the last successful call
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
 
     def _count_instances_in_use(self, arn: str) -> int:
-        """Count the instances of a plan that accepted attempts and external jobs use. Orphans are not counted."""
+        """Count a training plan's instances in use: by accepted attempts, and by external jobs other than orphans."""
         policy = self._policies.of(self._repository.policy()).policy
         pools = {pool.name for pool in policy.pools if pool.training_plan == arn}
         active = [job for job in self._repository.active() if job.state is not JobState.STARTING]
@@ -56,7 +56,7 @@ class TrainingPlans(ControllerPart):
 
 
 def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[JobTransition]:
-    """Return notices to running jobs: their instances will be taken back soon, or their plan was extended.
+    """Return an announcement for each running job that will soon lose its instances, or whose plan was extended.
 
     :param leaving: jobs that already have a transition in this cycle.
     """

@@ -26,14 +26,13 @@ def with_keep_warm(starts: Iterable[JobTransition], placement: Placement) -> lis
 
 
 class WarmPools(ControllerPart):
-    """The use and release of warm pools. Recording warm pools needs no lease, as they take no further slots."""
+    """The use and release of warm pools. No lease is needed to record a warm pool, as it takes no further slots."""
 
     def stop_counting(self, placement: Placement, launched: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs were launched.
 
-        Until SageMaker has accepted a launch, its warm pool counts beside the job: the launch may be refused, or the
-        job may be cancelled first. If SageMaker launches a job on other instances, the next comparison finds the warm
-        pool again.
+        Until SageMaker accepts a launch, both the job and its warm pool count, because the launch may be refused or the
+        job cancelled. If SageMaker launches the job on other instances, the next comparison finds the warm pool again.
         """
         for job in launched:
             if pool := placement.reused.get(job.name):
@@ -46,10 +45,11 @@ class WarmPools(ControllerPart):
     def release(self, in_the_way: Iterable[ExternalTrainingJob]) -> bool:
         """Release the warm pools that block a launch. Return whether planning again may do more now."""
         once = {pool.name: pool for pool in in_the_way}.values()
-        gone = [self._release(pool) for pool in once]  # a list, and not a generator, so that each pool is released
+        gone = [self._release(pool) for pool in once]  # a list: `any` would stop a generator at the first success
         return any(gone)
 
     def _release(self, pool: ExternalTrainingJob) -> bool:
+        """Release a warm pool. Return whether plans may change: the pool is gone, or SageMaker denies the release."""
         warm, now = pool.warm, int(self._clock())
         if warm is None:
             return False

@@ -1,7 +1,7 @@
-"""Carry out deadlines: find waiting jobs that have not started by their `start_by`, and the next times that matter.
+"""Carry out deadlines: act on waiting jobs that have not started by their `start_by`, and find the next deadlines.
 
-A cycle handles only the jobs that it has read. A job beyond the policy's `window` is handled as soon as a cycle reads
-the job, and so before the job can start.
+A cycle handles only the jobs that it has read. A job beyond the policy's `window` is handled when a cycle first reads
+the job, which is always before the job starts.
 """
 
 from collections.abc import Container, Iterable
@@ -28,7 +28,7 @@ class MissedStarts(ControllerPart):
 
 
 def late_transitions(jobs: Iterable[Job], cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return a transition for each of these jobs that waits and has not started by its `start_by`."""
+    """Return a transition for each of these jobs that still waits after its `start_by`."""
     unrecorded = cluster.unrecorded(now)
     return [
         state_machine.start_missed(job, further_pools(job, cluster.policy), now)

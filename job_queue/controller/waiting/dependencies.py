@@ -1,8 +1,8 @@
 """Find the dependencies (tag `after`) that have ended, and release or stop their dependents.
 
 A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting beyond the policy's
-`window`. Ends that this process has recorded are remembered. For the other dependencies, the cycle reads at most
-`MOST_LOOKED_UP` records in one step. An ended job sends its dependents no message, because a message could be lost. A
+`window`. This process remembers the ends that it has recorded. For the other dependencies, the cycle reads at most
+`MOST_LOOKED_UP` records in one step. An ended job does not notify its dependents, because a message could be lost. A
 cycle without dependents reads nothing.
 """
 
@@ -35,7 +35,7 @@ class Dependencies(ControllerPart):
         self._lookups = Lookups()
 
     def settle(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Record the transitions of dependents in the cluster's state, and then of the dependents of stopped jobs.
+        """Record the transitions of dependents, then those of the stopped jobs' own dependents, and so on.
 
         Return the state with these changes, and whether another cycle may find more.
         """
@@ -51,7 +51,7 @@ class Dependencies(ControllerPart):
         return cluster, True
 
     def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[JobTransition]:
-        """Return a transition for each of these jobs that has a dependency which has ended."""
+        """Return a transition for each of these jobs with at least one ended dependency."""
         now = self._clock()
         unrecorded = cluster.unrecorded(now)
         dependents = [job for job in jobs if job.after and job.state.waits and job.name not in unrecorded]
@@ -102,10 +102,10 @@ class Lookups:
         self._last_by_name.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
-        """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
+        """Return at most `MOST_LOOKED_UP` names, one per owner in turn. New names come first, then the longest unread.
 
-        A name that was looked up is requested again only if its job was alive then, so new names come first. A new
-        process remembers no look-ups, so it begins at another position of the sorted names in each minute.
+        A name is looked up again only while its job is alive, so names without a look-up are more likely to have ended.
+        A new process remembers no look-ups, so it begins at another position of the sorted names in each minute.
 
         :param names: owner of dependents -> names of their dependencies.
         """

@@ -1,8 +1,8 @@
 """Park jobs that cannot start: move them behind the rest of a long waiting queue, and back when they may start.
 
-A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: jobs on
-hold, in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking, such jobs
-could fill the window, and no later job would be considered. A larger window would make cycles slower.
+A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: they are
+on hold, in backoff, too large, or beyond a limit or budget. Without parking, such jobs could fill the window, and no
+later job would be considered. A larger window would make cycles slower.
 """
 
 from collections import Counter
@@ -86,10 +86,10 @@ class Parking(ControllerPart):
                 self._repository.end_capacity_backoff(backoff)
 
     def _returns_of_parked(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
-        """Return transitions that end parking, those of parked dependents and late jobs, and the times of near starts.
+        """Return the transitions of parked jobs that return, are late or depend on ended jobs, and the near starts.
 
-        The times are those within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is read from
-        each waiting queue that is longer than the window.
+        The near starts are the times within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is
+        read from each waiting queue that is longer than the window.
         """
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
@@ -115,8 +115,8 @@ class Parking(ControllerPart):
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    An active job with a hold also takes a place of its group. The smallest limit of a group applies even if only a
-    parked job has this limit. Otherwise one cycle would park the jobs that another cycle returns.
+    Active jobs take places of their group, even with a user's hold. The smallest limit of a group applies, even if only
+    a parked job has this limit. Otherwise one cycle would park the jobs that another cycle returns.
     """
     active = cluster.active.values()
     ready = [
@@ -139,7 +139,7 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
 def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> list[JobTransition]:
     """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window.
 
-    A job with a reservation is not parked: the next plan would not see the job, and give its slots to other jobs.
+    A job with a reservation is not parked. Otherwise the next plan, without this job, would give its slots to others.
     """
     useless: dict[str, tuple[int, WaitReason]] = {}
     kept: Counter[Group | str | None] = Counter()  # jobs found so far, by full group and by owner
@@ -162,6 +162,7 @@ def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> lis
 
 
 def _parked_until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
+    """Return the time until which to park a job with this hold (epoch seconds); None: do not park the job."""
     if hold.reason in (WaitReason.HELD_BY_USER, WaitReason.NOT_BEFORE):
         return FOR_EVER if hold.reason is WaitReason.HELD_BY_USER else job.not_before
     if hold.reason in _CANNOT_START or (hold.reason is WaitReason.DRAINED and _is_drained_later(job, cluster, now)):
@@ -177,13 +178,13 @@ def _parked_until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> in
 
 
 def _is_drained_later(job: Job, cluster: ClusterState, now: float) -> bool:
-    """Return whether a drain of one of the job's pools is not in force yet, so that later, shorter jobs may start."""
+    """Return whether a drain of one of the job's pools is not in force yet. Until then, shorter jobs may start."""
     pools = {pool for need in alternatives(job, cluster.applied.policy) for pool in need}
     return any(not drain.is_in_force(now) for pool, drain in cluster.drains.items() if pool in pools)
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """Return the epoch seconds until which the last of the job's capacity keys backs off, or None.
+    """Return the latest end of the backoffs of the job's capacity keys (epoch seconds); None: no backoff counts.
 
     A backoff after the refusal of a single instance does not count, because a later job could not start either.
     """

@@ -1,1 +1,1 @@
-"""Regular checks of jobs, outside the cycles: idle GPUs, hangs, work without a checkpoint, and ended attempts."""
+"""Regular checks outside the cycles: idle GPUs, hangs and unsaved work of running jobs; utilization of ended ones."""

@@ -1,4 +1,4 @@
-"""Detection of hangs: look up the logs and checkpoints of jobs whose GPUs are idle, and record the jobs that hang."""
+"""Detect hangs: look up the logs and checkpoints of jobs whose GPUs are idle, and record the jobs that hang."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,10 +16,12 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Policy
 
 WroteLog = Callable[[str, float, float], bool | None]
-"""(training job, its start, a time, in epoch seconds) -> whether its log has a line since that time; None: unknown."""
+"""Function: training job, its start, a time -> whether its log has a line since that time; None: unknown.
+
+Both times are epoch seconds."""
 
 WroteCheckpoint = Callable[[str, float], bool | None]
-"""(address in S3, a time in epoch seconds) -> whether an object was written there since that time; None: unknown."""
+"""Function: address in S3, epoch seconds -> whether an object was written there since that time; None: unknown."""
 
 
 class HangWatch:
@@ -40,8 +42,10 @@ class HangWatch:
         self._checkpoints_at = checkpoints_at
         self._turn = 0
 
-    def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
-        """Look up the suspects, and record each hang: a notice, and a stop request if the tag or policy says so.
+    def check(
+        self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
+    ) -> None:
+        """Look up the suspects, and record each hang. A hang causes a notice and, by tag or policy, a stop.
 
         :param idle: training job -> epoch seconds since which its GPUs have been idle.
         :param now: epoch seconds.
@@ -53,13 +57,13 @@ class HangWatch:
             if not may_go_on():
                 return
             try:
-                self._look_at(job, cluster, now)
+                self._check_job(job, cluster, now)
             except Refused:
                 log.info("hang not recorded, as the job has changed", job=job.name)
             except QueueError as error:
                 log.warning("hang not looked up", job=job.name, attempt=job.launched, exc_info=error)
 
-    def _look_at(self, job: Job, cluster: ClusterState, now: float) -> None:
+    def _check_job(self, job: Job, cluster: ClusterState, now: float) -> None:
         policy = cluster.applied.policy
         silence, record = silence_of(job, policy), self._repository.record(job.name)
         if silence is None or record is None or record.job.submission != job.submission or not may_hang(record.job):

@@ -1,4 +1,4 @@
-"""Detection of running jobs with idle GPUs, every few minutes."""
+"""Detect running jobs with idle GPUs, every few minutes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -41,7 +41,7 @@ class IdleWatch:
 
     :param utilization_at: returns the source for a site.
     :param minutes: the time for which GPUs must be idle.
-    :param notify: notifies the observers of the number of idle instances in each pool.
+    :param notify: tells the observers the number of idle instances in each pool.
     """
 
     def __init__(self, utilization_at: Callable[[Site | None], Utilization], minutes: int, notify: Notify) -> None:
@@ -49,7 +49,7 @@ class IdleWatch:
         self._seconds = minutes * 60.0
         self._notify = notify
 
-    def look(
+    def check(
         self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[float, Mapping[str, float]]:
         """Return the time of the last look-up, and the time since which each idle training job is idle (epoch seconds).
@@ -62,25 +62,28 @@ class IdleWatch:
         :param may_go_on: after its first result of False, no further hosts are looked up.
         """
         jobs = idle_candidates(cluster, now, self._seconds, WITH_GPUS)
-        looked_at, idle = before.idle_at, before.idle
-        if jobs and now >= looked_at + LOOK_SECONDS:
-            looked_at, idle = now, self._idle(jobs, before.idle, now, may_go_on)
+        checked_at, idle = before.idle_at, before.idle
+        if jobs and now >= checked_at + LOOK_SECONDS:
+            checked_at, idle = now, self._idle(jobs, before.idle, now, may_go_on)
         idle = {job.launched: idle[job.launched] for job in jobs if job.launched and job.launched in idle}
         if jobs:
             self._notify(IdleInstances(idle_instances(jobs, idle)))
-        return looked_at, idle
+        return checked_at, idle
 
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return the time since which each training job is idle (epoch seconds). Jobs at failing sites are left out."""
+        """Return the time since which each idle training job is idle (epoch seconds).
+
+        Jobs are left out if the utilization at their site cannot be read.
+        """
         until = now // PERIOD_SECONDS * PERIOD_SECONDS
         since = until - self._seconds
         figures: dict[str, Figures] = {}
         for site in dict.fromkeys(job.site for job in jobs):
-            asked = [host for job in jobs if job.site == site for host in hosts(job)]
+            hosts_at_site = [host for job in jobs if job.site == site for host in hosts(job)]
             try:
-                figures |= self._utilization_at(site)(asked, since, until, PERIOD_SECONDS, may_go_on)
+                figures |= self._utilization_at(site)(hosts_at_site, since, until, PERIOD_SECONDS, may_go_on)
             except QueueError as error:
                 log.warning("idle jobs not looked up", site=site.key if site else None, exc_info=error)
         return {

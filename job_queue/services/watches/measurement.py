@@ -1,4 +1,4 @@
-"""The measurement of ended attempts: their utilization is read from CloudWatch once, some minutes after their end."""
+"""Measure ended attempts: read their utilization from CloudWatch once, some minutes after their end."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -20,7 +20,7 @@ from job_queue.domain.errors import QueueError
 from job_queue.domain.fleet.sites import Site
 
 MOST_MEASURED = 20  # attempts in one tick, each with one call of GetMetricData
-FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # time after the last live job in which ticks look for attempts to measure
+FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # after the last active job, ticks look for attempts to measure for this time
 
 
 class AttemptMetrics(Protocol):
@@ -52,12 +52,12 @@ class Measurement:
         self._follow_until = 0.0  # epoch seconds
 
     def follow(self) -> None:
-        """Note that jobs are live, so that later ticks look for the attempts that end."""
+        """Note that jobs are active now, so that later ticks look for their ended attempts."""
         self._follow_until = self._clock() + FOLLOWED_SECONDS
 
     @property
     def is_expected(self) -> bool:
-        """Whether there may be ended attempts to measure, even if no job is live."""
+        """Whether there may be attempts to measure, even if no job is active."""
         return bool(self._pending) or self._clock() < self._follow_until
 
     def add(self, ended: AttemptRecord) -> None:

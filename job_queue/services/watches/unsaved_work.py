@@ -1,4 +1,4 @@
-"""Detection of running jobs without a checkpoint, which a preemption would cost more than an hour of work."""
+"""Detect running jobs without a checkpoint that would lose more than an hour of work by a preemption."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -28,15 +28,16 @@ class CheckpointTime(Protocol):
 class UnsavedWork:
     """A detector of attempts without a checkpoint.
 
-    :param newest_at: returns the source of the times of checkpoints for a site. A job whose checkpoint folder is in a
-        bucket that may not be listed counts as saved.
+    If the bucket of a job's checkpoints may not be listed, the job counts as saved.
+
+    :param newest_at: returns the source of the times of checkpoints for a site.
     """
 
     def __init__(self, repository: JobRepository, newest_at: Callable[[Site | None], CheckpointTime]) -> None:
         self._repository = repository
         self._newest_at = newest_at
 
-    def look(
+    def check(
         self, jobs: list[Job], policy: Policy, before: SavedWork, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[SavedWork, list[UnsavedJob]]:
         """Return the results for these jobs, and an event for each attempt that is newly unsaved.

@@ -1,7 +1,7 @@
 """Advice on a policy's settings: simulate a history under changed settings, and choose those that reduce the wait.
 
-A beam search: each change is tried by itself. Then, in each round, one more change is added to the best combinations,
-as long as the mean wait falls and there is no objection. Advice has at most `MOST_LINES` lines.
+This is a beam search. First, each change is tried by itself. Then each round adds one more change to the best
+combinations, as long as the mean wait falls and there is no objection. Advice has at most `MOST_LINES` changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ DAY = 24 * 3600.0
 FEWEST_JOBS, FEWEST_DAYS = 100, 3.0  # minimum size of a history for advice
 LONG_WAIT, FEWEST_WAITS = 300.0, 20  # advice needs FEWEST_WAITS jobs that wait for longer than LONG_WAIT seconds
 MOST_LINES = 3
-BEAM = 2  # number of the best trials of a round, to each of which the next round adds a line
+BEAM = 2  # number of the best trials of a round that the next round extends by one line
 GAIN = 0.05  # minimum part by which the mean wait must fall
 MORE_GAIN = 0.01  # part of the present mean wait by which each further line must reduce it
 HARM_PART, HARM_SECONDS = 0.1, 60.0  # the mean wait of the highest priority may grow by the larger of these
 FEWEST_OF_CLASS = 10  # a priority with fewer jobs does not count as the highest priority
 HALF_PART, HALF_SECONDS = 0.02, 30.0  # the mean wait in each half of the history may grow by the sum of these
 RHO, MORE_RHO = 1.05, 0.05  # the worst rho may be RHO, or MORE_RHO above the present one
-PART_OF_FIRST = 0.06  # part of the remaining time that one simulation of the policy in force may take
+PART_OF_FIRST = 0.06  # part of the remaining time that the first simulation, of the policy in force, may take
 
 
 class Insufficient(StrEnum):
@@ -78,7 +78,7 @@ class SettingsAdvice:
 
     jobs: int  # number of simulated jobs
     days: float  # days between the first and the last submission of the simulated jobs
-    of_jobs: int  # number of jobs in the whole history; larger than `jobs` if the time was too short for all
+    of_jobs: int  # number of jobs in the whole history, of which `jobs` were simulated in the time
     in_force: SettingsTrial | None = None
     trials: tuple[SettingsTrial, ...] = ()
     chosen: SettingsTrial | None = None  # None: no change is advised

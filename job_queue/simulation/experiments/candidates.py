@@ -36,9 +36,9 @@ class SettingChange:
         return f"{self.setting}: {text}"
 
 
-# Values of settings that decide how long jobs wait. Settings that limit people (max_waiting), and settings that need
-# data which a trace does not have (idle_after), are left out. `aging` is only tried without a value, because aging
-# changes the meaning of priorities and needs a plan each minute.
+# These settings decide how long jobs wait. Two kinds of settings are left out: limits for people (max_waiting), and
+# settings that need data beyond a trace (idle_after). For `aging`, only "no aging" is tried, because aging changes the
+# meaning of priorities and needs a plan each minute.
 CHANGES = (
     SettingChange("order", Order.SHORTEST),
     SettingChange("order", Order.SUBMISSION),

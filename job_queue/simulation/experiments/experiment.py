@@ -1,4 +1,4 @@
-"""The simulation of one set of jobs under any policy, with rho of its projects."""
+"""Simulate one set of jobs under any policy, and compute the finish-time fairness (rho) of the policy's projects."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ class Experiment:
     def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
         """Return the job with the maximum runtime that the planner knows.
 
-        With predicted runtimes, the planner knows the MaxRuntime of the trace, which also bounds the predictions.
+        With predicted runtimes, this is the MaxRuntime of the trace, which also bounds the predictions.
         """
         starting = self.overheads.provisioning
         known = job.max_runtime if self.runtimes == "predicted" else None

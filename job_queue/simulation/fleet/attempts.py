@@ -110,7 +110,7 @@ def evictions_before(job: ActiveJob | WaitingJob, last: float) -> list[float]:
 
 
 def use_timers(snapshot: Snapshot) -> list[float]:
-    """Return the times at which past use may change a plan although no event happens.
+    """Return the times at which past use may change a plan without any event.
 
     A plan may change when past use has decayed, when a budget is spent, and when a new budget period begins.
     """

@@ -13,7 +13,8 @@ _Place = tuple[int, float, str]
 _Queue = tuple[str, bool, tuple[frozenset[str], ...], Group | None, int | None]
 """The key of a waiting queue: project, whether jobs are interactive, pools of each alternative, group, `max_parallel`.
 
-A limited group has its own waiting queue: its jobs do not take the places of other jobs, as the queue parks them."""
+Here, a group with `max_parallel` has its own waiting queue, so that its jobs take no places of other jobs. The real
+queue parks the jobs of a full group instead."""
 
 
 class WaitingQueues:
@@ -40,9 +41,9 @@ class WaitingQueues:
 
         The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-        :param enough: the largest number of jobs that are returned of each waiting queue without a limited group. If
-            the queue would read more, the jobs that are first in serving order are returned. Of a limited group, as
-            many jobs are returned as may be active at a time.
+        :param enough: the largest number of jobs to return of one waiting queue. If the queue would read more, the
+            first jobs in serving order are returned. For a group with `max_parallel`, this number takes the place of
+            `enough`.
         """
         found: list[WaitingJob] = []
         cut = False

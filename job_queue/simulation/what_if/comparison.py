@@ -9,7 +9,7 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
 NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of this size
-NOTICEABLE_PART = 0.1  # the same as a part of the shorter wait; the larger of both limits applies
+NOTICEABLE_PART = 0.1  # smallest reported difference as a part of the shorter wait; the larger of both limits applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _needs(job: WaitingJob) -> object:
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
-    """Return why the job would wait even if it were the only job, all pools were idle, and nothing delayed the job.
+    """Return why a job would wait even without other jobs, in idle pools, and without delays such as a user's hold.
 
     Return None if the job would start.
     """

@@ -12,14 +12,14 @@ from job_queue.simulation.forecast import JOBS_IN_ALL_FUTURES, Doubt, Estimate, 
 from job_queue.simulation.workload import SimulatedJob
 
 MOST_PAIRED_FUTURES = 5
-GOLDEN_RATIO = 0.618033988749895  # multiples of this number modulo 1 are spread evenly, however many there are
+GOLDEN_RATIO = 0.618033988749895  # its first n multiples, modulo 1, are spread evenly for every n
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
     """The start of each waiting job under each policy: epoch seconds, or `inf` for never or after the horizon.
 
-    A job is missing if its start is unknown, for example because it waits for jobs whose ends are unknown.
+    A job is left out if its start is unknown, for example because the ends of other jobs are unknown.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)
@@ -44,7 +44,8 @@ class PairedFutures:
         may_go_on: Callable[[], bool],
         on_progress: Callable[[float], None] = lambda done: None,
     ) -> None:
-        self._policies = (after, before)  # `after`, often the slower, first: on_progress can end early
+        # `after` is often slower. So it is simulated first, so that on_progress can end a slow comparison early.
+        self._policies = (after, before)
         self._horizon = horizon
         self._may_go_on = may_go_on
         self._on_progress = on_progress

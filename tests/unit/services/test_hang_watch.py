@@ -167,5 +167,5 @@ def test_a_job_that_has_changed_meanwhile_is_left_alone() -> None:
     hanging.queue.now += HALF_AN_HOUR + 301
     before = hanging.queue.dry_run.cluster()
     hanging.queue.cancel("a")
-    hanging.watch.look(before, {"a-qstamp-1": hanging.queue.now - 4000}, hanging.queue.now, lambda: True)
+    hanging.watch.check(before, {"a-qstamp-1": hanging.queue.now - 4000}, hanging.queue.now, lambda: True)
     assert hanging.queue.job("a").hung is None
