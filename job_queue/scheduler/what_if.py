@@ -8,7 +8,7 @@ from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_schema import MAX_PRIORITY, Department, Policy, Project
 from job_queue.scheduler.fair_share import oversubscriptions
-from job_queue.scheduler.model import ActiveJob, JobState, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, Carrier, JobState, Snapshot, WaitingJob
 
 Figure = Literal["limit", "quota"]
 
@@ -121,15 +121,15 @@ class WhatIf:
     def _held(self, holder: Project | Department, pool: str, figure: Figure) -> int:
         """Return the slots in use, without those of stopping jobs, that count against a limit or quota of the holder.
 
-        If the job is not preemptible, only carriers and jobs that are not preemptible count against the quota.
+        If the job is not preemptible, only other jobs and carriers that are not preemptible count against the quota.
         """
         projects = self._snapshot.policy.projects
         names = {project.name for project in projects if holder.name in (project.name, project.department)}
         counts_all = figure == "limit" or self._job.preemptible
-        jobs = (
-            job
-            for job in self._snapshot.active
-            if job.project in names and job.state is not JobState.STOPPING and (counts_all or not job.preemptible)
-        )
-        carriers = (it for it in self._snapshot.carriers if it.project in names and it.state is not JobState.STOPPING)
-        return sum(job.slots.get(pool, 0) for job in jobs) + sum(it.pool == pool for it in carriers)
+
+        def counts(active: ActiveJob | Carrier) -> bool:
+            is_stopping = active.state is JobState.STOPPING
+            return active.project in names and not is_stopping and (counts_all or not active.preemptible)
+
+        jobs, carriers = filter(counts, self._snapshot.active), filter(counts, self._snapshot.carriers)
+        return sum(job.slots.get(pool, 0) for job in jobs) + sum(carrier.pool == pool for carrier in carriers)

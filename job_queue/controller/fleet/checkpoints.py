@@ -38,7 +38,9 @@ class CheckpointTimes(ControllerPart):
         jobs = checkpoints_to_look_up(list(cluster.active.values()), evicted, known, self._clock())
         if not jobs:
             return None
-        seen = self._parallel([partial(self._look_up_job, job, cluster.applied.policy) for job in jobs])
+        seen = self._parallel(
+            [partial(self._look_up_job, job, cluster.applied.policy, known.get(job.name)) for job in jobs]
+        )
         of_active_jobs = {name: checkpoint for name, checkpoint in known.items() if name in cluster.active}
         checkpoints = of_active_jobs | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
         try:
@@ -47,12 +49,13 @@ class CheckpointTimes(ControllerPart):
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
-    def _look_up_job(self, job: Job, policy: Policy) -> KnownCheckpoint:
+    def _look_up_job(self, job: Job, policy: Policy, earlier: KnownCheckpoint | None) -> KnownCheckpoint:
         at = None
         try:
             record = self._repository.record(job.name)
             address = checkpoint_address(stored_request(record.details), record.job, policy) if record else None
             at = self._newest_at(job.site)(address) if address else None
         except Unavailable as error:  # without a known checkpoint, all work since the start counts as lost
+            at = earlier.at if earlier and earlier.attempt == job.attempt else None
             log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

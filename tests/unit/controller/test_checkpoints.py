@@ -133,6 +133,19 @@ def test_what_cannot_be_seen_keeps_nobody_waiting(trouble: str, monkeypatch: pyt
     assert queue.stopping() == {"job1"}
 
 
+def test_a_known_checkpoint_outlives_a_failed_look_up() -> None:
+    queue = a_queue(3)
+    queue.wrote("job0", ago=10)
+    queue.wrote("job1", ago=60)
+    queue.submit("urgent", 9)
+    assert queue.stopping() == {"job0"}
+    queue.now += LOOKUP_SECONDS
+    queue.bucket.broken = True
+    queue.submit("urgent-too", 9)
+    assert queue.stopping() == {"job0", "job1"}
+    assert queue.repository.metadata().checkpoints["job2"].at is None
+
+
 def test_who_has_no_checkpoints_is_not_looked_for_in_s3() -> None:
     queue = CheckpointedQueue(2)
     for name in ("a", "b"):

@@ -64,6 +64,15 @@ def test_a_quota_for_a_job_that_is_not_preemptible_is_compared_with_jobs_like_it
     assert trial.raised("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
 
 
+def test_a_preemptible_carrier_does_not_count_against_the_quota_of_a_job_that_is_not_preemptible() -> None:
+    carrier = Carrier("carrier", "p5", "a", "", 8, JobState.RUNNING, 0.0)
+    for preemptible, needed in ((True, 1), (False, 2)):
+        job = waiting("job", preemptible=False)
+        snapshot = a_snapshot(job, policy=a_policy(8, [project("a", 0)]))
+        snapshot = replace(snapshot, carriers=(replace(carrier, preemptible=preemptible),))
+        assert WhatIf(snapshot, job).raised("quota")[1] == [RaisedAmount("a", "p5", 0, needed)]
+
+
 def test_the_pools_of_its_project() -> None:
     policy = a_policy({"p5": 1, "p4": 1}, [project("a", pools=("p4",))])
     assert list(WhatIf(a_snapshot(JOB, policy=policy), JOB).pools()) == ["p4"]

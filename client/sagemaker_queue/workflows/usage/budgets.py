@@ -123,7 +123,7 @@ def _left(budget: StatedBudget, uses: Iterable[_Use]) -> Iterator[RemainingBudge
     for use in uses:
         hours = use.hours_since(budget.begins) if use.project == budget.project else 0
         if hours:
-            owner = short_owner(use.owner) if budget.each_owner else None
+            owner = use.owner if budget.each_owner else None
             used[owner] = used.get(owner, 0.0) + hours
     for owner in sorted(used, key=lambda it: (-used[it], it or ""))[:MOST_OWNERS]:
-        yield RemainingBudget(budget, used[owner], owner)
+        yield RemainingBudget(budget, used[owner], short_owner(owner))

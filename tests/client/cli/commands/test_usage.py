@@ -374,6 +374,18 @@ def test_what_is_left_of_budgets_counts_what_ended_and_what_runs(
     assert len(server.received) == 4
 
 
+def test_owners_with_one_name_in_two_accounts_have_a_budget_each(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = a_while_ago()
+    job = {"job": "job9", "state": "running", "project": "speech", "instances": 1, "started": began.isoformat()}
+    with_budgets(server, began, [{**job, "owner": "arn:aws:iam::210987654321:user/bob"}])
+    assert main(["usage", "--json"]) == 0
+    budgets = json.loads(capsys.readouterr().out)["budgets"]
+    speech = [each["used_hours"] for each in budgets if each["project"] == "speech" and each["owner"] == "bob"]
+    assert len(speech) == 2 and speech[0] == 2
+
+
 def test_the_page_tells_what_is_left_and_until_when(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     with_budgets(server, a_while_ago(), [])
     assert main(["usage"]) == 0
