@@ -34,8 +34,8 @@ class ErrorCode(str, Enum):
     IN_USE = (
         "InUse",
         409,
-        "Live jobs use projects or pools that the new policy does not have, or running non-preemptible jobs hold more "
-        "than a quota that it lowers.",
+        "Live jobs use projects, pools, buckets, training plans or roles that the new policy drops or changes, or "
+        "running non-preemptible jobs hold more than a quota that it lowers.",
     )
     TOO_MANY = (
         "TooMany",

@@ -100,7 +100,7 @@ class StalePolicy(Conflict):
 
 
 class InUse(Conflict):
-    """A policy drops projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs."""
+    """A policy drops or changes what live jobs use (a pool, a bucket), or lowers a quota below running jobs."""
 
 
 class TooMany(Conflict):

@@ -251,7 +251,8 @@ class QueueClient:
 
         ``version`` is the version of the policy from which the document was made. Raises StalePolicy if a newer version
         is in force, and InvalidRequest with the faults of the document. Without ``force``, raises InUse if the document
-        drops projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs.
+        drops or changes projects, pools, buckets, training plans or roles that live jobs use, or lowers a quota below
+        running non-preemptible jobs.
         """
         _check_json(document)
         content = {"policy": document, "version": version, "force": force}
