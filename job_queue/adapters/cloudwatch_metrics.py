@@ -76,7 +76,7 @@ class QueueMetrics:
             self._measured[of][metric].append(value)
 
     def notify(self, event: DomainEvent) -> None:
-        """Add the values of an event to the metrics. Of the loads, only those of the last cycle count."""
+        """Add the values of an event to the metrics. The loads of a cycle replace the loads of the cycle before."""
         match event:
             case JobTransition():
                 self._measure_transition(event)

@@ -39,7 +39,7 @@ def may_promise(by: str, now: int, soon: int) -> ConditionBase:
 
 
 def is_promised_by(by: str) -> ConditionBase:
-    """Require that the last promise to look for work is of this invocation."""
+    """Require that this invocation made the last promise to look for work."""
     return Attr("promisedBy").eq(by)
 
 

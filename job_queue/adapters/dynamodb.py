@@ -86,7 +86,7 @@ class Tables(Protocol):
         """
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
-        """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
+        """Return one page of a sparse index, latest first, and the key after which the next page begins (or None)."""
 
     def update(self, update: Update) -> Item:
         """Make one update outside a transaction; return the new row.
@@ -172,6 +172,7 @@ class DynamoDBTables:
         )
 
     def _call(self, operation: str, **arguments: Any) -> Any:
+        """Call DynamoDB. Convert its errors to Refused, Unwritable, Unavailable or Postponed."""
         try:
             return getattr(self._client, operation)(**arguments)
         except ClientError as error:

@@ -70,7 +70,7 @@ class Notifier:
         self._notice_after = notice_after
         self._lock = Lock()
         self._unsent: list[Entry] = []
-        self._sending: Future[None] | None = None  # present while there are events to send
+        self._sending: Future[None] | None = None  # None: there are no events to send
 
     def notify(self, event: DomainEvent) -> None:
         """Send an event to the bus if events of its type are published."""

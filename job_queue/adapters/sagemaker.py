@@ -36,9 +36,10 @@ CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the q
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
-WARM = frozenset({"Available", "InUse"})  # of an ended training job whose instances are kept, or will be soon
+WARM = frozenset({"Available", "InUse"})  # warm pool statuses of an ended training job that keeps its instances
 
-# Error codes of requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
+# SageMaker has the same error codes for a training job that does not exist and for a request that it will never accept.
+# Other refusals can be temporary: permissions, credentials.
 _NOT_FOUND = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _REFUSED = _NOT_FOUND
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
@@ -171,7 +172,7 @@ class TrainingJob:
         return placed and has_valid_proof(self.name, self.tags, job)
 
     def _may_be_where(self, job: Job) -> bool:
-        """Return whether the training job is at the site of an active job's attempt. For other jobs any site counts."""
+        """Return whether the training job is at the job's site. Any site will do for a job that holds no slots."""
         return not job.state.holds_slots or same_place(self.site, job.site)
 
     def may_be_stopped_as_ended(self, record: JobRecord) -> bool:
@@ -232,7 +233,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site 
 
 
 def _status(report: Mapping[str, Any]) -> str:
-    """Return the status. During deletion, return the status at the end instead, if the report shows that status."""
+    """Return the status; during deletion, the status with which the training job ended, if the report shows it."""
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
@@ -271,7 +272,7 @@ def _plan_of(resources: Resources) -> str | None:
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     """Return whether a training job was stopped because it waited too long for its instances.
 
-    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, like after a stop by a user. But a
+    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, as after a stop by a user. But a
     user stops a training job before this time is over, or after the instances have come.
     """
     has_transitions = bool(report.get("SecondaryStatusTransitions"))  # without transitions, the instances may have come
@@ -443,7 +444,7 @@ class SageMakerTraining:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if _code(error) in _NOT_FOUND:  # not found, as the name is valid
+            if _code(error) in _NOT_FOUND:  # the name is valid, so the training job does not exist
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:

@@ -57,7 +57,7 @@ class Folders:
         return path.relative_to(self.root).parts
 
     def make(self) -> None:
-        """Make the folders and the files of configuration; raise OSError if there is a tree already."""
+        """Create the folders and the configuration files; raise OSError if the tree exists already."""
         os.mkdir(self.root.name, 0o777, dir_fd=self._members().fd)
         self._opened = self._members().below((self.root.name,))
         for folder in (self.model, self.output / "data", self.checkpoints, self.home, self.temporary):

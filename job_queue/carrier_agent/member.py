@@ -106,7 +106,7 @@ class Member:
     def _run(self) -> None:
         try:
             ended = self._live()
-        except Exception as error:  # other members go on after any error, and the queue gets a report
+        except Exception as error:  # the queue gets a report, and the other members continue
             self._log(f"the agent failed: {type(error).__name__}: {error}")
             ended = Ended("Failed", f"InternalServerError: the agent failed: {type(error).__name__}")
         if self.stuck:
@@ -130,7 +130,7 @@ class Member:
     def _report(self, report: Json) -> None:
         """Report the end, and retry until S3 has the report.
 
-        Without a report, the queue takes the attempt for running.
+        Without a report, the queue counts the attempt as running.
         """
         while True:
             try:
@@ -147,6 +147,7 @@ class Member:
             pass
 
     def _live(self) -> Ended:
+        """Run the attempt, from the preparation of its files to saving them. Return its end."""
         try:
             self._clean()
             self._prepare()
@@ -288,6 +289,7 @@ class Member:
         return None
 
     def _sync(self) -> Optional["Background[Any]"]:
+        """Start to copy changed checkpoints to S3 in the background. None: the member has no CheckpointConfig."""
         checkpoints = self._checkpoints
         if checkpoints is None:
             return None
@@ -356,6 +358,10 @@ class Member:
         return send_packed(self._s3, opened, address, scratch, self._disk, pace, self._kms_key)
 
     def _try(self, subject: str, step: Callable[[], int], pace: Pace) -> None:
+        """Save some files. An error is logged and becomes a part of the report of the end.
+
+        :param step: saves the files and returns the number of files that are left out.
+        """
         try:
             left_out = within(pace, step)
         except Exception as error:

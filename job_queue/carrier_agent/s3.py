@@ -76,6 +76,7 @@ class CredentialSource:
             return self._known
 
     def _ask(self) -> Credentials:
+        """Return the credentials of the environment, or request new ones from the container's endpoint."""
         env = self._environment
         if "AWS_ACCESS_KEY_ID" in env:
             keys = env["AWS_ACCESS_KEY_ID"], env.get("AWS_SECRET_ACCESS_KEY", ""), env.get("AWS_SESSION_TOKEN", "")
@@ -255,6 +256,7 @@ class S3:
         into: Optional[Path],
         most: Optional[int],
     ) -> Tuple[int, Dict[str, str], bytes]:
+        """Send a request in one try. Return the status, the headers (names in lower case) and the content."""
         secure, host, path = self._address(bucket, key)
         text = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
         digest = UNSIGNED if isinstance(body, Path) else hashlib.sha256(body).hexdigest()

@@ -54,7 +54,7 @@ class GpuUtilization:
 
 
 class InstanceMetrics:
-    """The look-up of several metrics of an ended attempt's instances in one call, and further pages if there are any.
+    """The look-up of several metrics of an ended attempt's instances, in one call for each page of the answer.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """

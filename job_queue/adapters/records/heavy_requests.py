@@ -67,6 +67,7 @@ class HeavyRequests:
             self._free(holder, position)
 
     def _take(self, holder: str, caller: str, now: int, permits: tuple[str, ...]) -> str:
+        """Take the first free permit and return its position. Raise Busy if none may be taken."""
         for position in permits:
             until = now + PERMIT_SECONDS
             row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}

@@ -10,8 +10,8 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # renewals in quick succession; in a renewal, rows are read again because a cycle has run
-RENEWALS_A_SECOND = 1.0  # further renewals a second; the limit keeps reads few when there are many changes
+RENEWALS = 5  # renewals allowed in quick succession; a renewal drops all rows, because a cycle has run
+RENEWALS_A_SECOND = 1.0  # further renewals allowed a second; the limit keeps reads few when there are many changes
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
@@ -76,6 +76,7 @@ class SharedReads:
         self._tables.transact(writes)
 
     def _shared(self, asked: tuple[Any, ...], read: Callable[[], Any]) -> Any:
+        """Return the kept answer of a read if it is recent enough; otherwise read, and keep the answer."""
         now = self._clock()
         with self._lock:
             at, _, answer = self._kept.get(asked, (None, 0, None))
