@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @dataclass
 class _Task:
-    """A task that waits for a call with its token, or has waited."""
+    """A task that waits, or has waited, for a call with its token."""
 
     execution: Mapping[str, Any]
     heard: float = field(default_factory=time.monotonic)  # time of the start or of the last heartbeat
@@ -65,6 +65,8 @@ def install() -> None:
 
 
 def _checked(handle: Callable[[Json], Answer]) -> Callable[[Json], Answer]:
+    """Wrap a handler of SendTask*: refuse a closed token, and count a call with an open token as a heartbeat."""
+
     def call(request: Json) -> Answer:
         task = _tasks.get(request.get("taskToken", ""))
         if task and not task.waits:

@@ -77,6 +77,8 @@ class OtherSites:
             self.services[site].stop()
 
     def _options(self, site: EmulatedSite, *, own_rules: bool) -> dict[str, Any]:
+        """Return the options of a site's service: the server of the home site, and the delivery of events to it."""
+
         def forward(event: Event, target: Target) -> None:
             asked = {"role": target.get("RoleArn", ""), "bus": self._home.bus_arn}
             kinds = {"source": event["source"], "detail-type": event["detail-type"]}
@@ -92,6 +94,7 @@ class OtherSites:
         return {"front": self._home_service.server, **arrives}
 
     def _chooser(self, apis: Mapping[EmulatedSite, Api]) -> Callable[[SignedCall], Api]:
+        """Return a function for `AwsJsonServer.choose`: it returns the API of the site that a signature names."""
         guarded = {site: api if site == self._home else self._guarded(site, api) for site, api in apis.items()}
 
         def choose(call: SignedCall) -> Api:
@@ -143,4 +146,5 @@ class OtherSites:
         return str(answer["account"])
 
     def _tell(self, out: Mapping[EmulatedSite, bool]) -> None:
+        """Report all sites with an outage to the server process."""
         self._questions.ask(OUTAGES, {"out": [(site.account, site.region, silent) for site, silent in out.items()]})

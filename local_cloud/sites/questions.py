@@ -1,4 +1,4 @@
-"""Calls to the server process about state of ministack: access keys, permissions, events, outages and sessions."""
+"""Calls to the server process about ministack's state: access keys, permissions, events, outages and sessions."""
 
 import json
 import urllib.request
@@ -16,7 +16,7 @@ PATIENCE = 10.0  # seconds
 
 
 class Questions:
-    """The local cloud's own endpoints in server.py, which require `token`."""
+    """The client of the local cloud's own endpoints in server.py, which require `token`."""
 
     def __init__(self, endpoint: str, token: str) -> None:
         self._endpoint = endpoint
