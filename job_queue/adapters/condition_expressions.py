@@ -80,7 +80,7 @@ def drains_are(version: int) -> ConditionBase:
     return is_version if version else Attr("drainsVersion").not_exists()
 
 
-def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
+def no_refusal_since(backoff: CapacityBackoff) -> ConditionBase:
     """Require that no refusal was recorded after the backoff was read."""
     return Attr("since").eq(backoff.since)
 

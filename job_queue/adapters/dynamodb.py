@@ -184,7 +184,7 @@ class DynamoDBTables:
                 raise Refused({0: {}}) from error
             if code in {"TransactionCanceledException", "TransactionInProgressException"}:
                 reasons = answer.get("CancellationReasons", [])
-                if "ValidationError" in (errors := {reason.get("Code") for reason in reasons} - _PASSING):
+                if "ValidationError" in (errors := {reason.get("Code") for reason in reasons} - _EXPECTED_REASONS):
                     raise Unwritable("DynamoDB does not store a row as large as this job's has become.") from error
                 if errors:
                     raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, errors))}.") from error
@@ -199,7 +199,7 @@ class DynamoDBTables:
             raise Unavailable("DynamoDB did not answer; send the same request again.") from error
 
 
-_PASSING = frozenset(
+_EXPECTED_REASONS = frozenset(
     {
         None,
         "None",

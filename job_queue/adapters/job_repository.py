@@ -223,7 +223,7 @@ class JobRepository(MetadataRepository):
         if metadata and transition.new.state.waits:
             writes += self.registration(transition.new.waiting_queue, metadata, now)
         self._tables.transact(writes)
-        self._recorded(transition)
+        self._announce(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """Return a page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
@@ -300,11 +300,11 @@ class JobRepository(MetadataRepository):
         lease.fencing_token += 1
         lease.expires = int(now) + LEASE_SECONDS
         for transition in transitions:
-            self._recorded(transition)
+            self._announce(transition)
 
     # --- writes of a transition ------------------------------------------------------------------
 
-    def _recorded(self, transition: JobTransition) -> None:
+    def _announce(self, transition: JobTransition) -> None:
         """Remember the end of a job, and notify the observers, after a transition is recorded."""
         self.recorded_ends.note(transition.new)
         self.notify(transition)

@@ -11,10 +11,10 @@ from job_queue.adapters.condition_expressions import (
     fencing_token_is,
     is_last_used_at,
     is_promised_by,
-    is_refused_since,
     lease_is_free,
     lease_is_held_by,
     may_promise,
+    no_refusal_since,
     policy_is,
 )
 from job_queue.adapters.dynamodb import Delete, Put, Tables, Update
@@ -166,7 +166,7 @@ class MetadataRepository:
 
         :param left: the remaining backoff; None: none remains.
         """
-        key, unchanged = backoff_key(backoff), is_refused_since(backoff)
+        key, unchanged = backoff_key(backoff), no_refusal_since(backoff)
         if left:
             write: Update | Delete = Update(self._lines_table, key, set=backoff_item(left), when=unchanged)
         else:

@@ -101,7 +101,7 @@ class Folders:
         :param inherited: the carrier's variables.
         """
         kept = {name: value for name, value in inherited.items() if not name.startswith(CARRIER_VARIABLES)}
-        asked = {
+        requested = {
             str(name): self._relocated(str(value)) for name, value in (self._request.get("Environment") or {}).items()
         }
         own = {
@@ -121,7 +121,7 @@ class Folders:
             "SM_HPS": json.dumps(self._request.get("HyperParameters") or {}),
         }
         channels = {f"SM_CHANNEL_{name.upper()}": str(path) for name, path in self.channels.items()}
-        return {**kept, **own, **channels, **asked}
+        return {**kept, **own, **channels, **requested}
 
     def used(self, most: int) -> int:
         """Return the tree's bytes on the disk; raise LimitExceeded for more than `most` bytes, or too many files."""

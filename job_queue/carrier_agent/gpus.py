@@ -113,8 +113,8 @@ def _memory(gpu: int) -> int:
     query = ["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         with TemporaryFile() as answer:
-            asked = start_own(query, stdout=answer, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-            if _wait(asked, QUERY_SECONDS) != 0:
+            process = start_own(query, stdout=answer, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            if _wait(process, QUERY_SECONDS) != 0:
                 return 0
             answer.seek(0)
             return int(answer.read(100).split()[0])

@@ -402,14 +402,14 @@ class Reader:
                 continue
             if not block:
                 break
-            self._take(block)
+            self._add_block(block)
             time.sleep(max(0.0, begun + len(block) / MOST_READ_PER_SECOND - time.monotonic()))
-        self._take(b"", last=True)
+        self._add_block(b"", last=True)
         self._source.close()
 
-    def _take(self, block: bytes, *, last: bool = False) -> None:
+    def _add_block(self, block: bytes, *, last: bool = False) -> None:
         """Log the complete lines of a block of output, and keep the rest for the next block."""
-        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # no room: drop the block at once
+        if self._left_out and not last and self._available() < BYTES_PER_SECOND:  # no room: drop the block at once
             self._left_out += len(self._rest) + len(block)
             self._rest = b""
             return
@@ -421,23 +421,23 @@ class Reader:
         for line in lines:
             while len(line) > LONGEST_LINE:
                 cut = _boundary(line)
-                self._line(line[:cut])
+                self._log_line(line[:cut])
                 line = line[cut:]  # noqa: PLW2901
-            self._line(line)
+            self._log_line(line)
         if last:
             self._log_left_out()
 
-    def _line(self, line: bytes) -> None:
+    def _log_line(self, line: bytes) -> None:
         """Log a line, or count it as left out if there is no room."""
         size = max(LEAST_LINE, len(line))
         # After output was left out, wait until there is room for the lines of a second.
-        if self._filled() < (BYTES_PER_SECOND if self._left_out else size):
+        if self._available() < (BYTES_PER_SECOND if self._left_out else size):
             self._left_out += len(line) + 1
             return
         self._log_left_out()
         self._room -= max(LEAST_LINE, log_output(self._attempt, line.decode("utf-8", "replace")))
 
-    def _filled(self) -> float:
+    def _available(self) -> float:
         """Return the bytes that may go to the log now."""
         now = time.monotonic()
         self._room = min(float(BURST), self._room + (now - self._filled_at) * BYTES_PER_SECOND)

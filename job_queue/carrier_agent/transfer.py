@@ -166,7 +166,7 @@ def send_packed(
         seen: Dict[Tuple[int, int], str] = {}
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
             for parts, status in sorted(entries):
-                left_out += not _packed(archive, folder, parts, status, seen, pace)
+                left_out += not _add_entry(archive, folder, parts, status, seen, pace)
                 if os.fstat(packed.fileno()).st_size > most:
                     raise LimitExceeded(f"an archive of more than {most >> 20} MiB")
         packed.flush()
@@ -174,7 +174,7 @@ def send_packed(
     return left_out
 
 
-def _packed(
+def _add_entry(
     archive: tarfile.TarFile,
     folder: Directory,
     parts: Parts,

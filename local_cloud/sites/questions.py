@@ -25,8 +25,8 @@ class Questions:
 
     def ask(self, path: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer. Raise OSError if no answer arrives within PATIENCE seconds."""
-        asked = urllib.request.Request(  # noqa: S310  (ministack's)
+        request = urllib.request.Request(  # noqa: S310  (ministack's)
             self._endpoint + path, json.dumps(question).encode(), self._headers, method="POST"
         )
-        with self._open(asked, timeout=PATIENCE) as answer:
+        with self._open(request, timeout=PATIENCE) as answer:
             return dict(json.load(answer))

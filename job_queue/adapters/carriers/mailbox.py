@@ -50,7 +50,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AgentActivity:
     """The last heartbeat of an agent. All fields are empty if there is no authentic heartbeat."""
 
     alive_at: float | None = None  # epoch seconds, by the agent's clock; None: no authentic heartbeat
@@ -232,17 +232,17 @@ class Mailboxes:
             return None
         return Introduction(number, written)
 
-    def heard_of(self, carrier: Job) -> Heard:
+    def agent_activity(self, carrier: Job) -> AgentActivity:
         """Return the last authentic heartbeat of an agent, or an empty one; raise Unavailable."""
         attempt = carrier.launched or ""
         key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/{_HEARTBEAT}")
         if key is None or found is None:
-            return Heard()
+            return AgentActivity()
         report = _authentic(found[0], key, "alive", carrier=attempt)
         at = _time(report, "at", found[1]) if report else None
         if report is None or at is None:
-            return Heard()
-        return Heard(at, _names(report.get("members")), _names(report.get("ended")))
+            return AgentActivity()
+        return AgentActivity(at, _names(report.get("members")), _names(report.get("ended")))
 
     def _ended(self, job: Job) -> TrainingJob | None:
         """Return a member's attempt as its agent has reported its end; None: there is no authentic report."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
-_NEVER = frozenset({"Failed"})  # failed purchases; with any other status, the plan's times decide
+_FAILED = frozenset({"Failed"})  # failed purchases; with any other status, the plan's times decide
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
@@ -35,7 +35,7 @@ def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -
         raise Unavailable(f"SageMaker could not describe {arn}: {error}") from error
     except BotoCoreError as error:
         raise Unavailable(f"SageMaker did not describe {arn}: {error}") from error
-    return () if plan["Status"] in _NEVER else _parts(plan, in_use)
+    return () if plan["Status"] in _FAILED else _parts(plan, in_use)
 
 
 def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
