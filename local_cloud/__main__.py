@@ -72,12 +72,12 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     policy = up_and_exec.read_policy(options.policy) if options.policy else None
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
-    wrong = injection.Faults(options.faults, seed)
+    faults = injection.Faults(options.faults, seed)
     cloud = LocalCloud(
         options.slots,
         dict(options.instances) or None,
         policy=policy,
-        faults=wrong,
+        faults=faults,
         account=account,
         key_limits=options.throttle_keys,
         **timing(options),

@@ -7,7 +7,7 @@ from typing import Any
 
 import botocore.session
 
-from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
+from job_queue.adapters.carriers.mailbox import AgentActivity, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, UpdateResult
 from job_queue.domain.errors import SiteSilent, Unavailable
@@ -151,12 +151,12 @@ class FakeTraining:
     def introduction(self, carrier: str) -> Introduction | None:
         return self.mailboxes.introduction(carrier)
 
-    def heard_of(self, carrier: Job) -> Heard:
+    def agent_activity(self, carrier: Job) -> AgentActivity:
         self.calls.append(("hear", carrier.launched or ""))
         if carrier.launched in self.agents and carrier.launched not in self.silent:
             self.agents[carrier.launched].look()
             self.agents[carrier.launched].beat()
-        return self.mailboxes.heard_of(carrier)
+        return self.mailboxes.agent_activity(carrier)
 
     def report(self, address: str, status: str = "Completed", failure: str | None = None) -> None:
         """A carrier's agent reports the end of an attempt."""

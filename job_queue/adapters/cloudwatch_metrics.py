@@ -65,18 +65,18 @@ class QueueMetrics:
 
     def __init__(self) -> None:
         self._lock = Lock()  # the calls of a cycle run concurrently
-        self._measured: dict[Dimension | None, Values] = _nothing()
+        self._measured: dict[Dimension | None, Values] = _no_values()
         self._loads: Mapping[str, ProjectLoad] = {}
         self._lasting_refusals: int | None = None
 
     def add(self, metric: Metric, value: float = 1, *, project: str | None = None, pool: str | None = None) -> None:
         """Add a value to a metric of a project or of a pool, or of the queue if neither is given."""
-        of = ("project", project) if project is not None else ("pool", pool) if pool is not None else None
+        dimension = ("project", project) if project is not None else ("pool", pool) if pool is not None else None
         with self._lock:
-            self._measured[of][metric].append(value)
+            self._measured[dimension][metric].append(value)
 
     def notify(self, event: DomainEvent) -> None:
-        """Add the values of an event to the metrics. Of the loads, only those of the last cycle count."""
+        """Add the values of an event to the metrics. The loads of a cycle replace the loads of the cycle before."""
         match event:
             case JobTransition():
                 self._measure_transition(event)
@@ -120,12 +120,12 @@ class QueueMetrics:
             self.add(Metric.LASTING_REFUSALS, self._lasting_refusals)
             self._lasting_refusals = None
         with self._lock:
-            measured, self._measured, self._loads = self._measured, _nothing(), {}
-        for of, values in measured.items():
-            _print(of, values)
+            measured, self._measured, self._loads = self._measured, _no_values(), {}
+        for dimension, values in measured.items():
+            _print(dimension, values)
 
 
-def _nothing() -> dict[Dimension | None, Values]:
+def _no_values() -> dict[Dimension | None, Values]:
     return defaultdict(lambda: defaultdict(list))
 
 
@@ -134,10 +134,10 @@ def _dimension(name: str) -> str:
     return name.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
 
 
-def _print(of: Dimension | None, measured: Values) -> None:
+def _print(dimension: Dimension | None, measured: Values) -> None:
     lines = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
-    if of is not None:
-        kind, name = of
+    if dimension is not None:
+        kind, name = dimension
         lines.add_dimension(kind, _dimension(name))
     for metric, values in measured.items():
         name, unit = metric.value

@@ -25,9 +25,9 @@ class Parallel(Protocol):
 class ClusterReads:
     """The reads that follow the read of the active jobs. The metadata determines which reads are needed.
 
-    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. One of the later
-    reads returns the waiting job, the warm pool (an external job), or the ended attempt. Each of these is recorded with
-    the end or before the end.
+    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. The waiting job,
+    the warm pool (an external job) and the ended attempt are recorded at the end or before it, so later reads find
+    them.
 
     :param calls: first the external jobs, then each waiting queue. The outlook and the latest ended attempts follow if
         they were requested or plans depend on them.
@@ -35,7 +35,7 @@ class ClusterReads:
 
     policies: Policies
     queues: tuple[str, ...]  # keys of waiting queues, in the order of their reads
-    window: int  # of the policy
+    window: int  # jobs of each waiting queue that plans consider, according to the policy
     calls: tuple[Callable[[], Any], ...]
 
     def cluster_state(self, metadata: Metadata, active: list[Job], parallel: Parallel) -> ClusterState | None:
@@ -86,7 +86,7 @@ class ClusterReads:
 
 
 def _calls_ahead(policy: Policy) -> int:
-    """Return how many calls read the data that plans depend on: the outlook, then the attempts that ended lately."""
+    """Return how many further calls plans need: 0, 1 (the outlook), or 2 (also the attempts that ended lately)."""
     if depends_on_past_use(policy):
         return 2
     return 1 if plans_with_outlook(policy) else 0
@@ -139,7 +139,7 @@ def read_cluster_state(
 
 
 def with_expected_runtimes(repository: JobRepository, cluster: ClusterState, now: float) -> ClusterState:
-    """Return the state with the outlook's part for readers, if the backfill for a patient job depends on this part.
+    """Add the outlook (its part for readers) to the state if the backfill for a patient job depends on the outlook.
 
     The outlook is read after all other rows, so that cycles without a patient job do not make this call.
     """
@@ -181,5 +181,5 @@ def observe_cluster_state(
 def _waiting_queue_reads(
     repository: JobRepository, queues: Sequence[str], window: int
 ) -> list[Callable[[], list[Job]]]:
-    """Return reads of the window of each waiting queue and of one job more, which shows whether further jobs wait."""
+    """Return a read for each waiting queue: its first `window` jobs and one more, which shows whether others wait."""
     return [partial(repository.waiting, key, window + 1) for key in queues]

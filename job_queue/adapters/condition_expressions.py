@@ -39,7 +39,7 @@ def may_promise(by: str, now: int, soon: int) -> ConditionBase:
 
 
 def is_promised_by(by: str) -> ConditionBase:
-    """Require that the last promise to look for work is of this invocation."""
+    """Require that this invocation made the last promise to look for work."""
     return Attr("promisedBy").eq(by)
 
 
@@ -80,7 +80,7 @@ def drains_are(version: int) -> ConditionBase:
     return is_version if version else Attr("drainsVersion").not_exists()
 
 
-def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
+def no_refusal_since(backoff: CapacityBackoff) -> ConditionBase:
     """Require that no refusal was recorded after the backoff was read."""
     return Attr("since").eq(backoff.since)
 

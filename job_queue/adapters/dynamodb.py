@@ -86,7 +86,7 @@ class Tables(Protocol):
         """
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
-        """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
+        """Return one page of a sparse index, latest first, and the key after which the next page begins (or None)."""
 
     def update(self, update: Update) -> Item:
         """Make one update outside a transaction; return the new row.
@@ -172,6 +172,7 @@ class DynamoDBTables:
         )
 
     def _call(self, operation: str, **arguments: Any) -> Any:
+        """Call DynamoDB. Convert its errors to Refused, Unwritable, Unavailable or Postponed."""
         try:
             return getattr(self._client, operation)(**arguments)
         except ClientError as error:
@@ -183,7 +184,7 @@ class DynamoDBTables:
                 raise Refused({0: {}}) from error
             if code in {"TransactionCanceledException", "TransactionInProgressException"}:
                 reasons = answer.get("CancellationReasons", [])
-                if "ValidationError" in (errors := {reason.get("Code") for reason in reasons} - _PASSING):
+                if "ValidationError" in (errors := {reason.get("Code") for reason in reasons} - _EXPECTED_REASONS):
                     raise Unwritable("DynamoDB does not store a row as large as this job's has become.") from error
                 if errors:
                     raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, errors))}.") from error
@@ -198,7 +199,7 @@ class DynamoDBTables:
             raise Unavailable("DynamoDB did not answer; send the same request again.") from error
 
 
-_PASSING = frozenset(
+_EXPECTED_REASONS = frozenset(
     {
         None,
         "None",

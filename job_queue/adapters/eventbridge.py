@@ -70,7 +70,7 @@ class Notifier:
         self._notice_after = notice_after
         self._lock = Lock()
         self._unsent: list[Entry] = []
-        self._sending: Future[None] | None = None  # present while there are events to send
+        self._sending: Future[None] | None = None  # None: there are no events to send
 
     def notify(self, event: DomainEvent) -> None:
         """Send an event to the bus if events of its type are published."""
@@ -81,8 +81,8 @@ class Notifier:
                 self._transitioned(event)
             case UnsavedJob(job, has_folder, at):
                 ran = at - epoch(job.started or job.since)
-                news = notices.unsaved(duration(ran), has_folder=has_folder)
-                notice = notices.notice(job.name, job.owner, job.project, news, notices.LONGEST_NOTICE)
+                text = notices.unsaved(duration(ran), has_folder=has_folder)
+                notice = notices.notice(job.name, job.owner, job.project, text, notices.LONGEST_NOTICE)
                 details = {"ranSeconds": round(ran), "checkpointFolder": has_folder, "notice": notice}
                 details = {"at": iso(at), "trainingJobName": job.launched, **details}
                 self._put(_job_entry(JobEvent.UNSAVED, job, details))
@@ -106,9 +106,9 @@ class Notifier:
         # Backoffs repeat while there is no capacity. So backoffs are only counted in the metrics, and not sent.
         if event is not None and event is not JobEvent.BACKED_OFF:
             details = _details(event, transition)
-            if (news := _news(event, transition, self._notice_after)) is not None:
+            if (text := _notice_text(event, transition, self._notice_after)) is not None:
                 job = transition.new
-                details["notice"] = notices.notice(job.name, job.owner, job.project, news, notices.LONGEST_NOTICE)
+                details["notice"] = notices.notice(job.name, job.owner, job.project, text, notices.LONGEST_NOTICE)
             self._put(_job_entry(event, transition.new, details))
 
     def wake_up(self, by: str) -> None:
@@ -235,29 +235,29 @@ def _failure_details(transition: JobTransition) -> dict[str, Any]:
     return {"failureClass": failure.failure_class, "failure": failure.sentence, **returned, **covered}
 
 
-def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
+def _notice_text(event: JobEvent, transition: JobTransition, after: float) -> str | None:
     """Return the text of a notice to people about a transition; None if people get no notice.
 
     :param after: shortest time in the queue, in seconds, for which people get a notice about the start.
     """
     old, new = transition.old, transition.new
     waited = epoch(new.since) - epoch(new.entered)
-    news = None
+    text = None
     match event:
         case JobEvent.STARTED if waited >= after:
-            news = notices.started(duration(waited))
+            text = notices.started(duration(waited))
         case JobEvent.PREEMPTED:
-            news = notices.preempted(old.evicted_for)
+            text = notices.preempted(old.evicted_for)
         case JobEvent.REQUEUED:
-            news = notices.requeued(old.requeued_by or "", held=new.held)
+            text = notices.requeued(old.requeued_by or "", held=new.held)
         case JobEvent.DRAINED:
-            news = notices.drained(old.drained_by or "")
+            text = notices.drained(old.drained_by or "")
         case JobEvent.LATE:
-            news = _late_news(old, new)
+            text = _late_notice_text(old, new)
         case JobEvent.GPU_RETURNED if (failure := new_failure(transition)) is not None:
-            news = notices.gpu_returned(remedy_of(failure))
+            text = notices.gpu_returned(remedy_of(failure))
         case JobEvent.HANGS:
-            news = notices.hangs(duration(transition.at - (new.hung or 0)), requeued=new.requeue_hung)
+            text = notices.hangs(duration(transition.at - (new.hung or 0)), requeued=new.requeue_hung)
         case JobEvent.FINISHED if not transition.covered_by:  # else the notice of an earlier job covers this job
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see
@@ -265,11 +265,11 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             known = failure.failure_class if failure and failure.failure_class != FailureClass.UNKNOWN else None
             shown = None if is_output else reason
             remedy = remedy_of(failure) if failure and known else ""
-            news = notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
-    return news
+            text = notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
+    return text
 
 
-def _late_news(old: Job, new: Job) -> str:
+def _late_notice_text(old: Job, new: Job) -> str:
     pools = new.pools if new.pools != old.pools else ()
     no_further = new.start_by_action is StartByAction.NEXT_POOL and not pools
     return notices.late(clock(new.start_by or 0), pools, no_further=no_further)

@@ -53,10 +53,11 @@ RESERVATIONS = "reservations"
 LISTING = "listing"
 CHECKPOINTS = "checkpoints"
 UNRECORDED = "unrecorded"
-WAITING_QUEUE_PREFIX = "line#"  # of metadata about the waiting queues in use
-BACKOFF_PREFIX = "pause#"  # of metadata about capacity backoffs
-PLAN_PREFIX = "plan#"  # of metadata about training plans
-SITE_LISTING_PREFIX = "listing#"  # of metadata about the lists of other sites
+# Prefixes of the positions of metadata: waiting queues in use, capacity backoffs, training plans, other sites' lists.
+WAITING_QUEUE_PREFIX = "line#"
+BACKOFF_PREFIX = "pause#"
+PLAN_PREFIX = "plan#"
+SITE_LISTING_PREFIX = "listing#"
 
 RecordType = TypeVar("RecordType")
 
@@ -82,7 +83,7 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
     KnownPlan: {"described_at": "asked"},
     ExternalTrainingJob: {"name": "position", "instance_counts": "demand"},
 }
-"""The stored names of fields, where they are not the field's name in camel case (`max_parallel`: `maxParallel`)."""
+"""The stored names of the fields that are not stored under their name in camel case (`max_parallel`: `maxParallel`)."""
 
 
 class Form(Generic[RecordType]):
@@ -296,12 +297,12 @@ def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple
 
 
 def bucket_item(bucket: TokenBucket) -> Item:
-    """Return the launch rate's attribute in the lease's item, in thousandths, because the tables have only integers."""
+    """Return the stored form of a token bucket of launches, in thousandths, because the tables have only integers."""
     return {"tokens": int(1000 * bucket.tokens), "at": int(1000 * bucket.at), "rate": int(1000 * bucket.rate)}
 
 
 def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
-    """Return the launch rate from the lease's item."""
+    """Return a token bucket of launches from its stored form."""
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 

@@ -62,7 +62,7 @@ RECOUNT_SECONDS = 30  # minimum time between two counts of an owner's waiting jo
 COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
 MAX_WRITES = 100  # in one DynamoDB transaction
 MOST_REMEMBERED = 5000  # recorded ends that are cached; other ends are looked up
-METADATA_WRITES = 3  # fencing token, policy, reservations
+METADATA_WRITES = 3  # writes of a cycle's transaction besides the transitions: fencing token, policy, reservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class JobRepository(MetadataRepository):
         if metadata and transition.new.state.waits:
             writes += self.registration(transition.new.waiting_queue, metadata, now)
         self._tables.transact(writes)
-        self._recorded(transition)
+        self._announce(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """Return a page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
@@ -300,15 +300,20 @@ class JobRepository(MetadataRepository):
         lease.fencing_token += 1
         lease.expires = int(now) + LEASE_SECONDS
         for transition in transitions:
-            self._recorded(transition)
+            self._announce(transition)
 
     # --- writes of a transition ------------------------------------------------------------------
 
-    def _recorded(self, transition: JobTransition) -> None:
+    def _announce(self, transition: JobTransition) -> None:
+        """Remember the end of a job, and notify the observers, after a transition is recorded."""
         self.recorded_ends.note(transition.new)
         self.notify(transition)
 
     def _transition_writes(self, transition: JobTransition, now: float) -> list[Write]:
+        """Return the writes of a transition: the job's items, backoffs, released places and the attempt record.
+
+        :raises ValueError: the transition is not consistent.
+        """
         old, new = transition.old, transition.new
         if old.state.finished or new.version != old.version + 1:
             raise ValueError(f"{old.name}: {old.state} (version {old.version}) cannot become {new}")

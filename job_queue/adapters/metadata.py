@@ -11,10 +11,10 @@ from job_queue.adapters.condition_expressions import (
     fencing_token_is,
     is_last_used_at,
     is_promised_by,
-    is_refused_since,
     lease_is_free,
     lease_is_held_by,
     may_promise,
+    no_refusal_since,
     policy_is,
 )
 from job_queue.adapters.dynamodb import Delete, Put, Tables, Update
@@ -56,7 +56,7 @@ from job_queue.scheduler import policy_from_document
 UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is limited
 WAITING_QUEUES_IN_ALL = 1000
-WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after this time; a write takes less time
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after this time; longer than any write takes
 WAITING_QUEUE_FRESH_SECONDS = 1800  # adding a job renews a registration that is older than this
 
 
@@ -74,14 +74,14 @@ class Lease:
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
-    stops_asked: int = 0  # epoch seconds of the last repetition of old stop requests
+    stops_asked: int = 0  # epoch seconds at which old stop requests were last repeated
     bucket: TokenBucket | None = None  # token bucket of launches at the home site; None: no launch was ever sent
     site_buckets: dict[str, TokenBucket] = field(default_factory=dict)  # key of another site -> its token bucket
     cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
 
 
 def _buckets_of(lease: Lease) -> dict[str, Any]:
-    """Return the attributes of the lease's item with the launch rates."""
+    """Return the attributes of the lease's item that hold the token buckets of launches."""
     found: dict[str, Any] = {"launches": bucket_item(lease.bucket)} if lease.bucket else {}
     if lease.site_buckets:
         found["siteLaunches"] = {key: bucket_item(bucket) for key, bucket in lease.site_buckets.items()}
@@ -166,7 +166,7 @@ class MetadataRepository:
 
         :param left: the remaining backoff; None: none remains.
         """
-        key, unchanged = backoff_key(backoff), is_refused_since(backoff)
+        key, unchanged = backoff_key(backoff), no_refusal_since(backoff)
         if left:
             write: Update | Delete = Update(self._lines_table, key, set=backoff_item(left), when=unchanged)
         else:
@@ -327,7 +327,7 @@ class MetadataRepository:
 
         :param until: end of the time in which other invocations may rely on the promise.
         :param looks_at: time at which this invocation looks for work.
-        :param soon: latest time at which another invocation looks soon enough.
+        :param soon: a promise of another invocation to look at this time or earlier is soon enough.
         """
         promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
         is_free = may_promise(by, int(now), int(soon))
@@ -344,7 +344,7 @@ class MetadataRepository:
             self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
 
     def release(self, lease: Lease) -> None:
-        """Release the lease. No error if another invocation has the lease by now."""
+        """Release the lease. Do nothing if another invocation has the lease by now."""
         learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         learned |= _buckets_of(lease)
         if lease.cycle_ended is not None:
@@ -354,7 +354,7 @@ class MetadataRepository:
     def give_back(self, holder: str, learned: Mapping[str, Any] | None = None) -> None:
         """End the lease of a holder, even if the answer of the acquisition was lost.
 
-        A lease that another invocation has stays, without an error.
+        The lease of another invocation is left unchanged, without an error.
 
         :param learned: further attributes of the row, with values that the holder has changed.
         """

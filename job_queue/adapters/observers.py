@@ -36,7 +36,7 @@ def notify_all(*observers: Notify) -> Notify:
 
 
 def log_event(event: DomainEvent) -> None:
-    """Log an event. A transition without a cause is not logged.
+    """Log an event. Transitions without a cause, and events that only metrics use, are not logged.
 
     Reasons why jobs wait are logged only at LOG_LEVEL=DEBUG, because each cycle prints a line for each waiting job.
     """

@@ -36,9 +36,10 @@ CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the q
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
-WARM = frozenset({"Available", "InUse"})  # of an ended training job whose instances are kept, or will be soon
+WARM = frozenset({"Available", "InUse"})  # warm pool statuses of an ended training job that keeps its instances
 
-# Error codes of requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
+# SageMaker has the same error codes for a training job that does not exist and for a request that it will never accept.
+# Other refusals can be temporary: permissions, credentials.
 _NOT_FOUND = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _REFUSED = _NOT_FOUND
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
@@ -167,11 +168,11 @@ class TrainingJob:
 
     def has_valid_proof_of(self, job: Job) -> bool:
         """Return whether this queue launched the training job for this submission."""
-        placed = self.carrier == job.carrier_attempt and self._may_be_where(job)
+        placed = self.carrier == job.carrier_attempt and self._is_at_site_of(job)
         return placed and has_valid_proof(self.name, self.tags, job)
 
-    def _may_be_where(self, job: Job) -> bool:
-        """Return whether the training job is at the site of an active job's attempt. For other jobs any site counts."""
+    def _is_at_site_of(self, job: Job) -> bool:
+        """Return whether the training job is at the job's site. Any site will do for a job that holds no slots."""
         return not job.state.holds_slots or same_place(self.site, job.site)
 
     def may_be_stopped_as_ended(self, record: JobRecord) -> bool:
@@ -181,9 +182,9 @@ class TrainingJob:
         training job that is newer than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record, self.site)
-        # `had` is a time at which SageMaker certainly had the attempt.
-        had = (ended.started or ended.ended) if ended else None
-        is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
+        # A time at which SageMaker certainly had the attempt.
+        existed_at = (ended.started or ended.ended) if ended else None
+        is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(existed_at)
         if is_newer:
             return self._may_be_of_late_call(job) and has_proof_of_any_call(self.name, self.tags, job)
         return self.has_valid_proof_of(job) or is_ended_attempt(self.name, self.tags, record, self.site)
@@ -208,7 +209,7 @@ class TrainingJob:
 def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site | None = None) -> TrainingJob:
     """Return a training job from an answer of DescribeTrainingJob or an event's detail. Both have the same fields."""
     transitions = report.get("SecondaryStatusTransitions", ())
-    came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
+    instance_times = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
     fields = convert(report, TrainingJobFields)
     job = TrainingJob(
         name=report["TrainingJobName"],
@@ -218,7 +219,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site 
         failure=report.get("FailureReason"),
         instance_counts=fields.resources.demand[0],
         tags=tags,
-        instances_came=min(came, default=None),
+        instances_came=min(instance_times, default=None),
         plan=_plan_of(fields.resources),
         ended_at=_ended_at(report),
         keep_alive=fields.resources.keep_alive_seconds or 0,
@@ -232,7 +233,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site 
 
 
 def _status(report: Mapping[str, Any]) -> str:
-    """Return the status. During deletion, return the status at the end instead, if the report shows that status."""
+    """Return the status; during deletion, the status with which the training job ended, if the report shows it."""
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
@@ -271,7 +272,7 @@ def _plan_of(resources: Resources) -> str | None:
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     """Return whether a training job was stopped because it waited too long for its instances.
 
-    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, like after a stop by a user. But a
+    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, as after a stop by a user. But a
     user stops a training job before this time is over, or after the instances have come.
     """
     has_transitions = bool(report.get("SecondaryStatusTransitions"))  # without transitions, the instances may have come
@@ -309,9 +310,9 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     if not isinstance(detail, dict):
         return None
     needed = {field: detail.get(field) for field in ("TrainingJobName", "TrainingJobStatus")}
-    if not _are_fit(needed):
+    if not _are_valid(needed):
         return None
-    return detail if _are_fit(detail) else needed
+    return detail if _are_valid(detail) else needed
 
 
 def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin | None:
@@ -322,7 +323,7 @@ def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin | None:
     return Origin(event.get("region", home.region), event.get("account", home.account), home)
 
 
-def _are_fit(fields: Mapping[str, object]) -> bool:
+def _are_valid(fields: Mapping[str, object]) -> bool:
     return all(_FIELDS[field](value) for field, value in fields.items() if field in _FIELDS)
 
 
@@ -375,7 +376,7 @@ class SageMakerTraining:
         try:
             self._launcher.create_training_job(**request)
         except ClientError as error:
-            return _meaning(error), _message(error)
+            return _launch_result(error), _message(error)
         except ParamValidationError as error:
             return LaunchResult.REFUSED, str(error)
         except SiteUnreachableError as error:
@@ -443,7 +444,7 @@ class SageMakerTraining:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if _code(error) in _NOT_FOUND:  # not found, as the name is valid
+            if _code(error) in _NOT_FOUND:  # the name is valid, so the training job does not exist
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:
@@ -464,7 +465,7 @@ class SageMakerTraining:
         return TrainingJobList(self._client, self._sleep)
 
 
-def _meaning(error: ClientError) -> LaunchResult:
+def _launch_result(error: ClientError) -> LaunchResult:
     """Return the result for an error of CreateTrainingJob. `Launcher` decides the consequences for the job."""
     code, message = _code(error), _message(error)
     if code == "ResourceInUse":

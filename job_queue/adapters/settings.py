@@ -18,7 +18,7 @@ class DeploymentSettings:
 
     max_capacity: int = 2  # instances that the queue may use under any policy
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; empty: no job is accepted
-    admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN: all its sessions
+    admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role includes its sessions
     finished_job_days: int = 30  # retention of finished jobs
     attempt_history_days: int = 400  # retention of attempt records
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average

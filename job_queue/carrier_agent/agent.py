@@ -56,7 +56,7 @@ class Agent:
         while not self._closing.is_set():
             try:
                 self._poll_mailbox()
-            except Exception as error:  # members go on after any error
+            except Exception as error:  # an error of one poll must not end the members
                 log(CARRIER, f"[agent] the mailbox cannot be read: {error}")
             self._wake.wait(self._poll)
             self._wake.clear()
@@ -85,7 +85,7 @@ class Agent:
         for attempt, messages in sorted(self._mailbox.arrived().items()):
             try:
                 self._obey(attempt, messages)
-            except Exception as error:  # the orders of other attempts are read after any error
+            except Exception as error:  # an error of one attempt must not delay the orders of others
                 log(attempt, f"[agent] its order cannot be carried out: {type(error).__name__}: {error}")
 
     def _obey(self, attempt: str, messages: Set[str]) -> None:
@@ -131,7 +131,7 @@ class Agent:
                 freed=self._free,
                 done=self._forget,
             )
-        except Exception as error:  # other members go on after any error, and the queue gets a report
+        except Exception as error:  # the queue gets a report, and the other members continue
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
             log(attempt, f"[agent] its request cannot be run: {type(error).__name__}: {error}")
@@ -143,14 +143,17 @@ class Agent:
             self._members[attempt] = member
         try:
             member.start()
-        except RuntimeError as error:  # the container has as many threads as it may have
+        except RuntimeError as error:  # the container has reached its limit of threads
             with self._lock:
                 del self._members[attempt]
                 self._gpus.give_back(gpus, tenths)
             self._refuse(attempt, "Failed", f"InternalServerError: {error}")
 
     def _is_stopped(self, attempt: str) -> bool:
-        """Return whether the queue has ordered the stop of an assigned attempt. A later poll reads an unread order."""
+        """Return whether the queue has ordered the stop of an assigned attempt.
+
+        An order that S3 does not return now is read by a later poll.
+        """
         try:
             return self._mailbox.is_stopped(attempt)
         except S3Error as error:
@@ -174,7 +177,7 @@ class Agent:
     def _report_refusal(self, attempt: str) -> None:
         """Report that an attempt was refused. If that fails, the next poll retries.
 
-        Without a report, the queue takes the attempt for running.
+        Without a report, the queue counts the attempt as running.
         """
         try:
             self._mailbox.report(attempt, "ended", self._refusals[attempt])

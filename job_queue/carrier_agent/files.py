@@ -14,9 +14,9 @@ from pathlib import PosixPath
 from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 from uuid import uuid4
 
-MOST_FILES = 200_000  # entries of a folder that is saved
-MOST_ENTRIES = 2_000_000  # entries of a member's tree
-DEEPEST = 64  # levels of folders
+MOST_FILES = 200_000  # largest number of entries in a folder that is saved
+MOST_ENTRIES = 2_000_000  # largest number of entries in a member's tree
+DEEPEST = 64  # largest number of levels of folders
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -186,7 +186,7 @@ class Source(PosixPath):
         return source
 
     def stat(self, **options: Any) -> os.stat_result:
-        """Return the status as of when the file was opened."""
+        """Return the status that the file had when it was opened."""
         return self.file.status
 
     def open(self, *arguments: Any, **options: Any) -> Any:

@@ -57,7 +57,7 @@ class Folders:
         return path.relative_to(self.root).parts
 
     def make(self) -> None:
-        """Make the folders and the files of configuration; raise OSError if there is a tree already."""
+        """Create the folders and the configuration files; raise OSError if the tree exists already."""
         os.mkdir(self.root.name, 0o777, dir_fd=self._members().fd)
         self._opened = self._members().below((self.root.name,))
         for folder in (self.model, self.output / "data", self.checkpoints, self.home, self.temporary):
@@ -101,7 +101,7 @@ class Folders:
         :param inherited: the carrier's variables.
         """
         kept = {name: value for name, value in inherited.items() if not name.startswith(CARRIER_VARIABLES)}
-        asked = {
+        requested = {
             str(name): self._relocated(str(value)) for name, value in (self._request.get("Environment") or {}).items()
         }
         own = {
@@ -121,7 +121,7 @@ class Folders:
             "SM_HPS": json.dumps(self._request.get("HyperParameters") or {}),
         }
         channels = {f"SM_CHANNEL_{name.upper()}": str(path) for name, path in self.channels.items()}
-        return {**kept, **own, **channels, **asked}
+        return {**kept, **own, **channels, **requested}
 
     def used(self, most: int) -> int:
         """Return the tree's bytes on the disk; raise LimitExceeded for more than `most` bytes, or too many files."""

@@ -1,6 +1,6 @@
 """Allocation of GPUs to members, and the isolation of members that share one.
 
-A member with whole GPUs sees only its own (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
+A member with whole GPUs sees only its own GPUs (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
 memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
 framework can limit memory. JAX reads a variable with this limit. No variable limits TensorFlow, but a variable makes
 TensorFlow allocate memory only when needed. For PyTorch, the member's code has to pass SMQ_GPU_MEMORY_FRACTION on to
@@ -77,7 +77,7 @@ class Gpus:
         return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
 
     def close(self) -> None:
-        """End the MPS daemons by SIGTERM, then by SIGKILL: a daemon does not react to SIGTERM after SIGSTOP."""
+        """End the MPS daemons by SIGTERM, then by SIGKILL, because a suspended daemon does not react to SIGTERM."""
         for daemon in self._mps.values():
             daemon.terminate()
         for daemon in self._mps.values():
@@ -113,8 +113,8 @@ def _memory(gpu: int) -> int:
     query = ["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         with TemporaryFile() as answer:
-            asked = start_own(query, stdout=answer, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-            if _wait(asked, QUERY_SECONDS) != 0:
+            process = start_own(query, stdout=answer, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            if _wait(process, QUERY_SECONDS) != 0:
                 return 0
             answer.seek(0)
             return int(answer.read(100).split()[0])

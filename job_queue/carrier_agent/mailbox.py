@@ -53,11 +53,11 @@ Json = Dict[str, Any]
 
 
 class ForeignAgent(Exception):
-    """An error because another program has published a key as the agent of this carrier."""
+    """Another program has published a key as the agent of this carrier."""
 
 
 def key_line(key: str) -> str:
-    """Return the line of the carrier's log that names the agent's key.
+    """Return the line of the carrier's log that has the digest (SHA-256) of the agent's key.
 
     :param key: the agent's public number, as `out/agent.json` has it.
     """
@@ -110,9 +110,9 @@ class Mailbox:
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
-        """Return the kinds of orders in the mailbox by attempt (`assign`, `stop`).
+        """Return for each attempt the kinds of its orders in the mailbox: `assign`, `stop`, or both.
 
-        Rejected orders are left out, and for a while those that S3 did not return.
+        Rejected orders are left out. Orders that S3 refused to return are left out for a while.
         """
         found: Dict[str, Set[str]] = {}
         below, now = self._prefix + "in/", self._clock()
@@ -177,8 +177,9 @@ class Mailbox:
     def _order(self, attempt: str, do: str) -> Optional[Json]:
         """Return an order that the queue has signed for this carrier and this attempt; reject any other content.
 
-        None: there is no such order, or S3 gave no answer (an S3Error without a status). An object that S3 does not
-        return raises S3Error, and is left out of `arrived` for a while.
+        None: there is no such order, or S3 gave no answer (an S3Error without a status).
+
+        :raises S3Error: S3 refuses to return the object. `arrived` then leaves out the object for a while.
         """
         key = f"{self._prefix}in/{attempt}/{do}.json"
         try:

@@ -105,8 +105,8 @@ class Member:
 
     def _run(self) -> None:
         try:
-            ended = self._live()
-        except Exception as error:  # other members go on after any error, and the queue gets a report
+            ended = self._run_attempt()
+        except Exception as error:  # the queue gets a report, and the other members continue
             self._log(f"the agent failed: {type(error).__name__}: {error}")
             ended = Ended("Failed", f"InternalServerError: the agent failed: {type(error).__name__}")
         if self.stuck:
@@ -130,7 +130,7 @@ class Member:
     def _report(self, report: Json) -> None:
         """Report the end, and retry until S3 has the report.
 
-        Without a report, the queue takes the attempt for running.
+        Without a report, the queue counts the attempt as running.
         """
         while True:
             try:
@@ -146,7 +146,8 @@ class Member:
         except (OSError, ValueError):  # the log is closed
             pass
 
-    def _live(self) -> Ended:
+    def _run_attempt(self) -> Ended:
+        """Run the attempt, from the preparation of its files to saving them. Return its end."""
         try:
             self._clean()
             self._prepare()
@@ -288,6 +289,7 @@ class Member:
         return None
 
     def _sync(self) -> Optional["Background[Any]"]:
+        """Start to copy changed checkpoints to S3 in the background. None: the member has no CheckpointConfig."""
         checkpoints = self._checkpoints
         if checkpoints is None:
             return None
@@ -330,12 +332,12 @@ class Member:
             self._saving_seconds,
         )
         if self._checkpoints is not None:
-            self._try("checkpoints", partial(self._last_sync, self._checkpoints, pace), pace)
+            self._save_part("checkpoints", partial(self._last_sync, self._checkpoints, pace), pace)
         output = (self._request.get("OutputDataConfig") or {}).get("S3OutputPath")
         if output:
             home = f"{output.rstrip('/')}/{self.attempt}/output"
             for folder in ("model", "output"):
-                self._try("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
+                self._save_part("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
         if not self._unsaved or ended.status == "Stopped":  # the queue parses the reason of a stop
             return ended
         problem = "; ".join(self._unsaved)
@@ -355,7 +357,11 @@ class Member:
         scratch = str(self._folders.root.parent)
         return send_packed(self._s3, opened, address, scratch, self._disk, pace, self._kms_key)
 
-    def _try(self, subject: str, step: Callable[[], int], pace: Pace) -> None:
+    def _save_part(self, subject: str, step: Callable[[], int], pace: Pace) -> None:
+        """Save some files. An error is logged and becomes a part of the report of the end.
+
+        :param step: saves the files and returns the number of files that are left out.
+        """
         try:
             left_out = within(pace, step)
         except Exception as error:

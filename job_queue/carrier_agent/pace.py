@@ -7,7 +7,7 @@ from typing import Callable, Generic, List, Optional, TypeVar
 from .files import LimitExceeded
 
 T = TypeVar("T")
-Number = Callable[[], Optional[float]]
+StopTime = Callable[[], Optional[float]]
 NEVER = float("inf")
 
 
@@ -21,7 +21,11 @@ class Pace:
     """
 
     def __init__(
-        self, total: float = NEVER, stall: float = NEVER, stopped_at: Optional[Number] = None, after_stop: float = NEVER
+        self,
+        total: float = NEVER,
+        stall: float = NEVER,
+        stopped_at: Optional[StopTime] = None,
+        after_stop: float = NEVER,
     ) -> None:
         self._begun = self._moved = time.monotonic()
         self._total, self._stall, self._stopped_at, self._after_stop = total, stall, stopped_at, after_stop

@@ -108,7 +108,7 @@ def _write(name: str, line: str) -> int:
 
 
 def start_own(command: List[str], **options: object) -> "subprocess.Popen[bytes]":
-    """Start a process of the agent itself. The end of a member does not end it."""
+    """Start a process of the agent itself. The process continues when a member ends."""
     with _lock:
         started: subprocess.Popen[bytes] = subprocess.Popen(command, **options)  # type: ignore[call-overload]
         _own.add(started.pid)
@@ -170,7 +170,7 @@ class Processes:
         return ended
 
     def note(self, table: "Dict[int, Process]") -> None:
-        """Remember this member's processes in the table: its descendants, and all processes of their sessions."""
+        """Remember the member's processes in a table: its descendants, and all processes of their sessions."""
         alive = {it for it in self._seen if it[0] in table and table[it[0]].started == it[1]}
         if self.pid in table and self._first.returncode is None:
             alive.add((self.pid, table[self.pid].started))
@@ -182,8 +182,8 @@ class Processes:
     def _scan(self, thorough: bool) -> "Scan":
         """Find processes that must be ended.
 
-        With `thorough`, also find marks and orphans, and read the states of known processes again. A scan without
-        `thorough` is fast enough to find processes that live for only some milliseconds.
+        With `thorough`, also find processes by their mark and as orphans, and read the states of known processes again.
+        A scan without `thorough` is fast enough to find processes that live for only some milliseconds.
         """
         with _lock:
             over = self._first.returncode is not None
@@ -402,13 +402,14 @@ class Reader:
                 continue
             if not block:
                 break
-            self._take(block)
+            self._add_block(block)
             time.sleep(max(0.0, begun + len(block) / MOST_READ_PER_SECOND - time.monotonic()))
-        self._take(b"", last=True)
+        self._add_block(b"", last=True)
         self._source.close()
 
-    def _take(self, block: bytes, *, last: bool = False) -> None:
-        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # no room: drop the block at once
+    def _add_block(self, block: bytes, *, last: bool = False) -> None:
+        """Log the complete lines of a block of output, and keep the rest for the next block."""
+        if self._left_out and not last and self._available() < BYTES_PER_SECOND:  # no room: drop the block at once
             self._left_out += len(self._rest) + len(block)
             self._rest = b""
             return
@@ -420,22 +421,23 @@ class Reader:
         for line in lines:
             while len(line) > LONGEST_LINE:
                 cut = _boundary(line)
-                self._line(line[:cut])
+                self._log_line(line[:cut])
                 line = line[cut:]  # noqa: PLW2901
-            self._line(line)
+            self._log_line(line)
         if last:
             self._log_left_out()
 
-    def _line(self, line: bytes) -> None:
+    def _log_line(self, line: bytes) -> None:
+        """Log a line, or count it as left out if there is no room."""
         size = max(LEAST_LINE, len(line))
         # After output was left out, wait until there is room for the lines of a second.
-        if self._filled() < (BYTES_PER_SECOND if self._left_out else size):
+        if self._available() < (BYTES_PER_SECOND if self._left_out else size):
             self._left_out += len(line) + 1
             return
         self._log_left_out()
         self._room -= max(LEAST_LINE, log_output(self._attempt, line.decode("utf-8", "replace")))
 
-    def _filled(self) -> float:
+    def _available(self) -> float:
         """Return the bytes that may go to the log now."""
         now = time.monotonic()
         self._room = min(float(BURST), self._room + (now - self._filled_at) * BYTES_PER_SECOND)

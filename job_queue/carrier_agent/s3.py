@@ -72,10 +72,11 @@ class CredentialSource:
         """Return credentials that are valid for some minutes. Raise S3Error if there are none."""
         with self._lock:
             if self._known is None or self._known.expires - REFRESH < time.time():
-                self._known = self._ask()
+                self._known = self._fetch()
             return self._known
 
-    def _ask(self) -> Credentials:
+    def _fetch(self) -> Credentials:
+        """Return the credentials of the environment, or request new ones from the container's endpoint."""
         env = self._environment
         if "AWS_ACCESS_KEY_ID" in env:
             keys = env["AWS_ACCESS_KEY_ID"], env.get("AWS_SECRET_ACCESS_KEY", ""), env.get("AWS_SESSION_TOKEN", "")
@@ -123,13 +124,13 @@ class S3:
     def read(self, bucket: str, key: str, most: int) -> Optional[Tuple[bytes, str]]:
         """Return an object's content and ETag; None: no such object. Raise S3Error for more than `most` bytes."""
         found: Dict[str, str] = {}
-        status, content = self._ask("GET", bucket, key, missing=True, answer=found, most=most)
+        status, content = self._request("GET", bucket, key, missing=True, answer=found, most=most)
         return None if status == 404 else (content, found.get("etag", ""))
 
     def download(self, bucket: str, key: str, target: Path) -> None:
         """Download an object to a file; the file appears when it is complete."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._ask("GET", bucket, key, into=target)
+        self._request("GET", bucket, key, into=target)
 
     def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
         """Write an object; send a large file in parts.
@@ -148,12 +149,12 @@ class S3:
             return True
         if new:
             headers["if-none-match"] = "*"
-        status, _ = self._ask("PUT", bucket, key, body=body, headers=headers, exists=new)
+        status, _ = self._request("PUT", bucket, key, body=body, headers=headers, exists=new)
         return status not in (409, 412)
 
     def delete(self, bucket: str, key: str) -> None:
         """Delete an object; a missing object is no error."""
-        self._ask("DELETE", bucket, key, missing=True)
+        self._request("DELETE", bucket, key, missing=True)
 
     def objects(self, bucket: str, prefix: str) -> Iterator[Object]:
         """Yield all objects whose keys begin with this prefix."""
@@ -161,7 +162,7 @@ class S3:
         while True:
             # Keys are URL-encoded, because XML cannot contain all characters that keys can contain.
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix, **more}
-            _, content = self._ask("GET", bucket, "", query=query)
+            _, content = self._request("GET", bucket, "", query=query)
             page = ElementTree.fromstring(content)
             for it in page.iter():
                 if _name(it) == "Contents":
@@ -173,7 +174,7 @@ class S3:
             more = {"continuation-token": tokens[0]}
 
     def _put_parts(self, bucket: str, key: str, path: Path, headers: Dict[str, str]) -> None:
-        _, content = self._ask("POST", bucket, key, query={"uploads": ""}, headers=headers)
+        _, content = self._request("POST", bucket, key, query={"uploads": ""}, headers=headers)
         upload = next(it.text or "" for it in ElementTree.fromstring(content).iter() if _name(it) == "UploadId")
         try:
             tags = []
@@ -183,19 +184,19 @@ class S3:
                 query = {"partNumber": str(number), "uploadId": upload}
                 span = (start, min(part, size - start))
                 found: Dict[str, str] = {}
-                self._ask("PUT", bucket, key, query=query, body=path, span=span, answer=found)
+                self._request("PUT", bucket, key, query=query, body=path, span=span, answer=found)
                 tags.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{found.get('etag', '')}</ETag></Part>")
             done = f"<CompleteMultipartUpload>{''.join(tags)}</CompleteMultipartUpload>".encode()
-            _, content = self._ask("POST", bucket, key, query={"uploadId": upload}, body=done)
+            _, content = self._request("POST", bucket, key, query={"uploadId": upload}, body=done)
             if b"<Error>" in content:  # S3 reports this error with status 200
                 raise S3Error(f"s3://{bucket}/{key} could not be put together from its parts")
         except BaseException:
-            self._ask("DELETE", bucket, key, query={"uploadId": upload}, missing=True)
+            self._request("DELETE", bucket, key, query={"uploadId": upload}, missing=True)
             raise
 
     # --- a request ---------------------------------------------------------------------------------------
 
-    def _ask(
+    def _request(
         self,
         method: str,
         bucket: str,
@@ -221,29 +222,29 @@ class S3:
         :param most: bytes that the content may have; None: no limit.
         """
         fine = {200, 204, 206} | ({404} if missing else set()) | ({409, 412} if exists else set())
-        what, last = f"{method} s3://{bucket}/{key}", S3Error("")
+        description, last = f"{method} s3://{bucket}/{key}", S3Error("")
         for number in range(TRIES):
             if number:
                 pause(number)
             try:
-                status, found, content = self._once(
+                status, found, content = self._send_once(
                     method, bucket, key, query or {}, body, span, headers or {}, into, most
                 )
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.filename is not None:
                     raise  # an error of a local file, not of the network
-                last = S3Error(f"{what}: {type(error).__name__}")
+                last = S3Error(f"{description}: {type(error).__name__}")
                 continue
             if status in fine:
                 if answer is not None:
                     answer.update(found)
                 return status, content
-            last = S3Error(f"{what}: {status} {_code_of(content)}", status)
+            last = S3Error(f"{description}: {status} {_code_of(content)}", status)
             if status < 500 and status not in (408, 429) and not _is_transient(content):
                 break
         raise last
 
-    def _once(
+    def _send_once(
         self,
         method: str,
         bucket: str,
@@ -255,6 +256,7 @@ class S3:
         into: Optional[Path],
         most: Optional[int],
     ) -> Tuple[int, Dict[str, str], bytes]:
+        """Send a request in one try. Return the status, the headers (names in lower case) and the content."""
         secure, host, path = self._address(bucket, key)
         text = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
         digest = UNSIGNED if isinstance(body, Path) else hashlib.sha256(body).hexdigest()

@@ -25,7 +25,7 @@ _NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not all
 
 
 def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: Bounds, pace: Pace) -> None:
-    """Download all objects that an S3DataSource of the type S3Prefix names into a folder.
+    """Download all objects of an S3DataSource (of the type S3Prefix) into a folder.
 
     Raise Unusable if there is no object or a key leads out of the folder. Raise LimitExceeded for too many bytes or
     objects.
@@ -166,7 +166,7 @@ def send_packed(
         seen: Dict[Tuple[int, int], str] = {}
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
             for parts, status in sorted(entries):
-                left_out += not _packed(archive, folder, parts, status, seen, pace)
+                left_out += not _add_entry(archive, folder, parts, status, seen, pace)
                 if os.fstat(packed.fileno()).st_size > most:
                     raise LimitExceeded(f"an archive of more than {most >> 20} MiB")
         packed.flush()
@@ -174,7 +174,7 @@ def send_packed(
     return left_out
 
 
-def _packed(
+def _add_entry(
     archive: tarfile.TarFile,
     folder: Directory,
     parts: Parts,
@@ -202,7 +202,7 @@ def _packed(
             info.type, info.linkname = tarfile.LNKTYPE, seen[identity]
         else:
             seen[identity] = info.name
-            info.size = min(file.status.st_size, status.st_size)  # bytes added since `bounds` counted are left out
+            info.size = min(file.status.st_size, status.st_size)  # bytes added after the count are left out
             archive.addfile(info, _Content(file, info.size, pace.moved))
             return True
     archive.addfile(info)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue.adapters.carriers import program
-from job_queue.adapters.carriers.mailbox import Heard, member_of
+from job_queue.adapters.carriers.mailbox import AgentActivity, member_of
 from job_queue.adapters.items import stored_request
 from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
@@ -314,7 +314,7 @@ class Carriers(ControllerPart):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
-            agent_state = self._training.heard_of(carrier)
+            agent_state = self._training.agent_activity(carrier)
             more = (
                 sum(self._check_for_end(job, agent_state) for job in members) > 0
             )  # not `any`: each member is checked
@@ -355,7 +355,7 @@ class Carriers(ControllerPart):
                 return True
         return False
 
-    def _check_for_end(self, job: Job, agent_state: Heard) -> bool:
+    def _check_for_end(self, job: Job, agent_state: AgentActivity) -> bool:
         """Look for the end of a member that the agent no longer runs. Return whether an end was recorded."""
         member = member_of(job)
         if agent_state.alive_at is None or agent_state.alive_at + HEARTBEAT_VALID_SECONDS < self._clock():

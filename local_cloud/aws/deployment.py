@@ -227,6 +227,7 @@ def _reserve_concurrency(
 
 
 def _failure(cloudformation: Any, stack: Mapping[str, Any]) -> str:
+    """Return a message with the reason of each resource that could not be deployed."""
     pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=STACK)
     events = [event for page in pages for event in page["StackEvents"]]
     reasons = [

@@ -75,6 +75,10 @@ def check_indexes(before: Properties | None, table: Properties) -> None:
 
 
 def _guard(kind: str, check: Callable[[Properties | None, Properties], None]) -> None:
+    """Run a check before ministack creates or updates a resource of this type.
+
+    :param check: gets the properties before (None: the resource is new) and after.
+    """
     handler = provisioners._RESOURCE_HANDLERS[kind]
     create, update = handler["create"], handler["update"]
 
@@ -90,6 +94,7 @@ def _guard(kind: str, check: Callable[[Properties | None, Properties], None]) ->
 
 
 def _without_zone(answer: tuple[int, Any, Any]) -> tuple[int, Any, Any]:
+    """Remove the zone that lacks the service from an answer of DescribeVpcEndpointServices."""
     status, headers, body = answer
     text = body.decode() if isinstance(body, bytes) else body
     zone, details = f"<item>{get_region()}{ZONE_WITHOUT_IT}</item>", re.split(r"(?=<serviceName>)", text)

@@ -140,7 +140,7 @@ class Ministack:
             "TMPDIR": str(temporary),
             "S3_DATA_DIR": str(temporary / "s3"),
             "STATE_DIR": str(temporary / "state"),
-            # No part may listen on a fixed port, or remove another ministack's containers.
+            # No service of ministack may listen on a fixed port, or remove another ministack's containers.
             "IOT_MTLS_ENABLED": "0",
             "SFTP_ENABLED": "0",
             "DOCKER_HOST": f"unix://{temporary / 'no-docker.sock'}",

@@ -154,8 +154,8 @@ def refusal(question: dict[str, Any]) -> dict[str, str]:
         if isinstance(refused, AuthError):
             return {"code": refused.code, "message": refused.message}
         if refused is not None:
-            who = f"User: {refused.principal_arn} is not authorized to perform: {action} on resource: {resource}"
-            return {"code": "AccessDeniedException", "message": f"{who} because no policy allows the action."}
+            denied = f"User: {refused.principal_arn} is not authorized to perform: {action} on resource: {resource}"
+            return {"code": "AccessDeniedException", "message": f"{denied} because no policy allows the action."}
     return {}
 
 

@@ -180,6 +180,7 @@ class Demo:
         return steps[-1] if steps else 0
 
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
+        """Wait until `reached` returns True. Raise DemoFailed after PATIENCE seconds, or if a job ends too early."""
         if not reached():
             say(f"Waiting for {what} ...")
         deadline = time.monotonic() + PATIENCE

@@ -120,7 +120,7 @@ class MeteredCalls:
             self._admit(KeyAccess.WRITE, [one], schema, (number, len(places)) if transactional else None)
         before = [self._item(table, key) for table, _, key in places]
         for (table, schema, _), write, old in zip(places, writes, before, strict=True):
-            # attributes that an update adds are missing here
+            # The attributes that an update adds are not known before the call.
             known = _plain(write["Item"]) if "Item" in write else old or {}
             keys = [PartitionKey(table, str(known[it.keys[0]]), it.name) for it in indexes(schema) if it.entry(known)]
             self._admit(KeyAccess.WRITE, keys, schema, (0, len(places)) if transactional else None)

@@ -73,11 +73,13 @@ def _tables(body: bytes) -> Iterator[str]:
 
 
 def _is_under_the_key(table: str) -> bool:
+    """Return whether a table is encrypted with the account's KMS key aws/dynamodb."""
     known = dynamodb._tables.get(table.rpartition("/")[2]) or {}
     return (known.get("SSEDescription") or {}).get("Status") == "ENABLED"
 
 
 def _may_use_the_key(headers: dict[str, str]) -> bool:
+    """Return whether the caller may use the account's KMS key aws/dynamodb through DynamoDB."""
     account, region = get_account_id(), get_region()
     principal = resolve_principal(extract_access_key_id(headers, {}), account)
     if isinstance(principal, AuthError) or principal.policies is None:

@@ -33,9 +33,9 @@ class TimeWarp:
             self._cloud.tick()
 
     def have_run_for(self, jobs: Sequence[str], seconds: float) -> None:
-        """Change the launch times of the running attempts of these jobs to `seconds` ago, for all of them at once.
+        """Change the recorded launch times of these jobs' running attempts to `seconds` ago, in one transaction.
 
-        The creation times of their training jobs move back too, so that the queue still recognises its attempts.
+        The creation times of the training jobs move back too, so that the queue still recognises its attempts.
         """
         started = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
         rows: list[tuple[str, dict[str, Any]]] = []

@@ -40,6 +40,7 @@ def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(job: AnyJob) -> dict[str, Any]:
+    """Return a training job as Search returns it: described, with its tags."""
     shape: Any = service_model().shape_for("TrainingJob")
     described = {name: value for name, value in job.describe().items() if name in shape.members}
     return {**described, "Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
@@ -85,6 +86,7 @@ def _at(value: Any, path: list[str]) -> Iterator[Any]:
 
 
 def _passes(part: Mapping[str, Any], values: list[Any]) -> bool:
+    """Return whether the values of a property pass a filter. One matching value is enough, except for NotEquals."""
     operator, wanted = part.get("Operator", "Equals" if "Value" in part else "Exists"), part.get("Value", "")
     if operator in ("Exists", "NotExists"):
         return bool(values) is (operator == "Exists")

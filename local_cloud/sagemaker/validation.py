@@ -165,6 +165,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _violations(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    """Yield a message for each violated constraint of a value and its parts. Raise EmulatedError for a wrong type."""
     _check_type(shape, value, path)
     for constraint in _broken_constraints(shape, value):
         yield _violation(value, path, constraint)

@@ -23,10 +23,10 @@ Json = dict[str, Any]
 
 @dataclass
 class _Task:
-    """A task that waits for a call with its token, or has waited."""
+    """A task that waits, or has waited, for a call with its token."""
 
     execution: Mapping[str, Any]
-    heard: float = field(default_factory=time.monotonic)  # time of the start or of the last heartbeat
+    last_heartbeat: float = field(default_factory=time.monotonic)  # monotonic seconds; at first the start of the task
     closed: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -65,12 +65,14 @@ def install() -> None:
 
 
 def _checked(handle: Callable[[Json], Answer]) -> Callable[[Json], Answer]:
+    """Wrap a handler of SendTask*: refuse a closed token, and count a call with an open token as a heartbeat."""
+
     def call(request: Json) -> Answer:
         task = _tasks.get(request.get("taskToken", ""))
         if task and not task.waits:
             return error_response_json("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'", 400)
         if task:
-            task.heard = time.monotonic()
+            task.last_heartbeat = time.monotonic()
         return handle(request)
 
     return call
@@ -78,9 +80,9 @@ def _checked(handle: Callable[[Json], Answer]) -> Callable[[Json], Answer]:
 
 def _expect_heartbeats(token: str, task: _Task, allowed: float) -> None:
     """Let a task fail if it has had no heartbeat for the allowed number of seconds."""
-    while not task.closed.wait(max(0.0, task.heard + allowed - time.monotonic())):
+    while not task.closed.wait(max(0.0, task.last_heartbeat + allowed - time.monotonic())):
         waiting = stepfunctions._task_tokens.get(token)
-        if time.monotonic() - task.heard >= allowed and waiting:
+        if time.monotonic() - task.last_heartbeat >= allowed and waiting:
             waiting["error"] = {"Error": "States.HeartbeatTimeout", "Cause": f"No heartbeat for {allowed} seconds"}
             waiting["event"].set()
             return

@@ -47,7 +47,7 @@ class OtherSites:
         self._several_accounts = len({site.account for site in sites}) > 1
         self._accounts: dict[str, str] = {}  # access key -> account, which never changes
         self._lock = threading.Lock()
-        self.outages = Outages(self._tell)
+        self.outages = Outages(self._report_outages)
         self._partition = Partition(self.outages, self._sites, faults)
         self._home_service = home
         self.services = {self._home: home}
@@ -77,21 +77,24 @@ class OtherSites:
             self.services[site].stop()
 
     def _options(self, site: EmulatedSite, *, own_rules: bool) -> dict[str, Any]:
-        def forward(event: Event, target: Target) -> None:
-            asked = {"role": target.get("RoleArn", ""), "bus": self._home.bus_arn}
-            kinds = {"source": event["source"], "detail-type": event["detail-type"]}
-            if refused := self._questions.ask(FORWARD, asked | kinds).get("refused"):
-                raise PermissionError(refused)
-            bring(event)
+        """Return the options of a site's service: the server of the home site, and the delivery of events to it."""
 
-        def bring(event: Event) -> None:
+        def forward(event: Event, target: Target) -> None:
+            question = {"role": target.get("RoleArn", ""), "bus": self._home.bus_arn}
+            kinds = {"source": event["source"], "detail-type": event["detail-type"]}
+            if refused := self._questions.ask(FORWARD, question | kinds).get("refused"):
+                raise PermissionError(refused)
+            deliver(event)
+
+        def deliver(event: Event) -> None:
             if self.outages.wait(site):
                 self._home_service.deliver(event)
 
-        arrives = {"buses": {self._home.bus_arn: forward}} if own_rules else {"deliver": bring}
-        return {"front": self._home_service.server, **arrives}
+        delivery = {"buses": {self._home.bus_arn: forward}} if own_rules else {"deliver": deliver}
+        return {"front": self._home_service.server, **delivery}
 
     def _chooser(self, apis: Mapping[EmulatedSite, Api]) -> Callable[[SignedCall], Api]:
+        """Return a function for `AwsJsonServer.choose`: it returns the API of the site that a signature names."""
         guarded = {site: api if site == self._home else self._guarded(site, api) for site, api in apis.items()}
 
         def choose(call: SignedCall) -> Api:
@@ -142,5 +145,6 @@ class OtherSites:
                 self._accounts[key] = answer["account"]
         return str(answer["account"])
 
-    def _tell(self, out: Mapping[EmulatedSite, bool]) -> None:
+    def _report_outages(self, out: Mapping[EmulatedSite, bool]) -> None:
+        """Report all sites with an outage to the server process."""
         self._questions.ask(OUTAGES, {"out": [(site.account, site.region, silent) for site, silent in out.items()]})

@@ -1,4 +1,4 @@
-"""Calls to the server process about state of ministack: access keys, permissions, events, outages and sessions."""
+"""Calls to the server process about ministack's state: access keys, permissions, events, outages and sessions."""
 
 import json
 import urllib.request
@@ -16,7 +16,7 @@ PATIENCE = 10.0  # seconds
 
 
 class Questions:
-    """The local cloud's own endpoints in server.py, which require `token`."""
+    """The client of the local cloud's own endpoints in server.py, which require `token`."""
 
     def __init__(self, endpoint: str, token: str) -> None:
         self._endpoint = endpoint
@@ -25,8 +25,8 @@ class Questions:
 
     def ask(self, path: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer. Raise OSError if no answer arrives within PATIENCE seconds."""
-        asked = urllib.request.Request(  # noqa: S310  (ministack's)
+        request = urllib.request.Request(  # noqa: S310  (ministack's)
             self._endpoint + path, json.dumps(question).encode(), self._headers, method="POST"
         )
-        with self._open(asked, timeout=PATIENCE) as answer:
+        with self._open(request, timeout=PATIENCE) as answer:
             return dict(json.load(answer))

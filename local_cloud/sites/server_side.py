@@ -39,7 +39,7 @@ class ServerSites:
         self._out: dict[tuple[str, str], bool] = {}
 
     def is_root(self, key: str) -> bool:
-        """Return whether a key is the root user's of some account."""
+        """Return whether a key belongs to the root user of one of the accounts."""
         return key in self._accounts
 
     def install(self) -> None:
@@ -61,7 +61,10 @@ class ServerSites:
             module.resolve_credential = resolve_credential
 
     def change(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the sites that do not answer: account, region, and whether calls wait."""
+        """Replace the list of sites that do not answer.
+
+        :param question: `out` is a list of triples: account, region, and whether calls wait for the end of the outage.
+        """
         self._out = {(account, region): silent for account, region, silent in question["out"]}
         return {}
 
@@ -109,7 +112,7 @@ def account_of_key(key: str) -> str:
 
 
 def account(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer the emulator of SageMaker: the account of an access key, and whether the key is known."""
+    """Return the account of an access key, and whether the key is known, for the emulator of SageMaker."""
     found = account_of_key(question["key"])
     credential = iam_evaluator.resolve_credential(question["key"], found)
     return {"account": found, "known": isinstance(credential, ResolvedCredential)}

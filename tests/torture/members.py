@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.carriers.mailbox import Heard, Introduction
+from job_queue.adapters.carriers.mailbox import AgentActivity, Introduction
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Site
@@ -82,11 +82,11 @@ class SimulatedCarriers(SimulatedSageMaker):
         found: Introduction | None = self._ask(Call("list", carrier, seen, _no_answer, _no_answer))
         return found
 
-    def heard_of(self, carrier: Job) -> Heard:
-        heard: Heard = self._ask(
-            Call("list", carrier.launched or "", partial(self._heard_of, carrier), _no_answer, _no_answer)
+    def agent_activity(self, carrier: Job) -> AgentActivity:
+        activity: AgentActivity = self._ask(
+            Call("list", carrier.launched or "", partial(self._agent_activity, carrier), _no_answer, _no_answer)
         )
-        return heard
+        return activity
 
     def page(self, names: list[str]) -> Any:
         return super().page([name for name in names if name not in self.carrier_of_member])
@@ -212,11 +212,11 @@ class SimulatedCarriers(SimulatedSageMaker):
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         self.changed[name] = None
 
-    def _heard_of(self, carrier: Job) -> Heard:
+    def _agent_activity(self, carrier: Job) -> AgentActivity:
         name = carrier.launched or ""
         if name in self.agents and name not in self.dead and not self.jobs[name].ended:
             self.agents[name].beat()
-        return self.mailboxes.heard_of(carrier)
+        return self.mailboxes.agent_activity(carrier)
 
     def _stop_member(self, job: Job) -> StopResult:
         carrier, name = job.carrier_attempt or "", job.launched or ""

@@ -1,4 +1,4 @@
-"""The look-up of an agent's key in its carrier's log, to which only the carrier's container and role can write."""
+"""The look-up of the digest of an agent's key in the log of its carrier, which only the carrier can write."""
 
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,15 @@ MOST_PAGES = 10  # pages that one look-up reads at most; a page can be empty
 
 
 class AgentLog:
-    """The lines of agents in CloudWatch Logs."""
+    """The log lines that agents have written to CloudWatch Logs."""
 
     def __init__(self, client: "CloudWatchLogsClient") -> None:
         self._client = client
 
     def key_lines(self, carrier: str) -> frozenset[str]:
-        """Return the lines in the log of a carrier's attempt that print an agent's key, without the agent's prefix.
+        """Return a carrier's log lines that have the digest of an agent's key, without the agent's prefix.
 
+        :param carrier: the carrier's attempt.
         :raises Unavailable: CloudWatch Logs gave no usable answer.
         """
         before = f"{CARRIER}| "

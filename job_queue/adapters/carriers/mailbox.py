@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
-_UNREADABLE = frozenset({"InvalidObjectState", "InvalidRequest"})  # archived; encrypted with a customer's key (SSE-C)
+# Error codes for an archived object, and for an object that is encrypted with a customer's key (SSE-C).
+_UNREADABLE = frozenset({"InvalidObjectState", "InvalidRequest"})
 _HEARTBEAT = "alive.json"
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _HEX = frozenset("0123456789abcdef")
@@ -49,7 +50,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AgentActivity:
     """The last heartbeat of an agent. All fields are empty if there is no authentic heartbeat."""
 
     alive_at: float | None = None  # epoch seconds, by the agent's clock; None: no authentic heartbeat
@@ -69,7 +70,7 @@ class Mailboxes:
     """The mailboxes in the stack's WorkBucket.
 
     :param client: a boto3 S3 client with few retries, because a later cycle repeats failed calls.
-    :param key_lines: returns the lines in the log of a carrier's attempt that print its agent's key.
+    :param key_lines: returns the log lines of a carrier's attempt that have the digest of an agent's key (`key_line`).
     :param carrier_of: returns the job of a carrier by name, also after the job has ended; None if there is none.
     """
 
@@ -86,7 +87,7 @@ class Mailboxes:
         self._orders = orders
         self._key_lines = key_lines
         self._carrier_of = carrier_of
-        self._keys: dict[str, bytes] = {}  # by carrier's attempt
+        self._keys: dict[str, bytes] = {}  # carrier's attempt -> key that the queue shares with its agent
         self._sent: set[str] = set()  # digests of agents that this process has uploaded
 
     @property
@@ -213,8 +214,8 @@ class Mailboxes:
     def introduction(self, carrier: str) -> Introduction | None:
         """Return the key that the agent of a carrier's attempt has published; raise Unavailable.
 
-        Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log
-        prints this key and no other key: only the carrier's container and role can write to this log.
+        Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log has
+        the digest of this key and of no other key. Only the carrier's container and role can write to this log.
 
         None means that no key is published, that the key cannot be read, or that the log does not confirm the key.
         """
@@ -231,19 +232,20 @@ class Mailboxes:
             return None
         return Introduction(number, written)
 
-    def heard_of(self, carrier: Job) -> Heard:
+    def agent_activity(self, carrier: Job) -> AgentActivity:
         """Return the last authentic heartbeat of an agent, or an empty one; raise Unavailable."""
         attempt = carrier.launched or ""
         key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/{_HEARTBEAT}")
         if key is None or found is None:
-            return Heard()
+            return AgentActivity()
         report = _authentic(found[0], key, "alive", carrier=attempt)
         at = _time(report, "at", found[1]) if report else None
         if report is None or at is None:
-            return Heard()
-        return Heard(at, _names(report.get("members")), _names(report.get("ended")))
+            return AgentActivity()
+        return AgentActivity(at, _names(report.get("members")), _names(report.get("ended")))
 
     def _ended(self, job: Job) -> TrainingJob | None:
+        """Return a member's attempt as its agent has reported its end; None: there is no authentic report."""
         found = self._get(f"{MAILBOXES}/{job.carrier_attempt}/out/{job.launched}/ended.json")
         key = self._key(job) if found else None
         if found is None or key is None:
@@ -260,6 +262,7 @@ class Mailboxes:
         return _training_job(job, report, report, written)
 
     def _assigned(self, job: Job) -> Json | None:
+        """Return the stored order that assigns a member's attempt; None: there is none that the queue has signed."""
         content = self._read(_order_place(job, "assign"))
         order = verified(content[0], self._orders.modulus) if content else None
         expected = {
@@ -284,6 +287,7 @@ class Mailboxes:
     # --- S3 ----------------------------------------------------------------------------------------------
 
     def _put(self, key: str, content: bytes, *, new: bool = False) -> tuple[LaunchResult, str]:
+        """Write an object. With `new`, the result is NAME_TAKEN if the object exists already."""
         only_new: Any = {"IfNoneMatch": "*"} if new else {}
         try:
             self._client.put_object(Bucket=self.bucket, Key=key, Body=content, **only_new)
@@ -299,6 +303,12 @@ class Mailboxes:
         return LaunchResult.LAUNCHED, ""
 
     def _read(self, key: str) -> tuple[bytes, float] | None:
+        """Return an object's content and time (epoch seconds); None if it is missing or larger than `LARGEST`.
+
+        An object that cannot be read because of its writer counts as empty.
+
+        :raises Unavailable: S3 gave no usable answer.
+        """
         try:
             answer = self._client.get_object(Bucket=self.bucket, Key=key)
             content, written = answer["Body"].read(LARGEST + 1), answer["LastModified"].timestamp()
@@ -314,7 +324,10 @@ class Mailboxes:
         return (content, written) if len(content) <= LARGEST else None
 
     def _has_key(self, key: str) -> bool:
-        """Return whether the queue can read the heartbeat beside an object, so that only the object has another key."""
+        """Return whether the queue can read the heartbeat of the same mailbox.
+
+        If so, only the object is encrypted with a foreign key. If not, the queue itself may have lost its key.
+        """
         heartbeat = f"{key.partition('/in/')[0].partition('/out/')[0]}/out/{_HEARTBEAT}"
         if key == heartbeat:
             return False
@@ -325,6 +338,7 @@ class Mailboxes:
         return True
 
     def _get(self, key: str) -> tuple[Json, float] | None:
+        """Return a message and its time (see `_read`). Content that is no JSON object counts as an empty message."""
         found = self._read(key)
         if found is None:
             return None
@@ -356,9 +370,9 @@ def member_of(job: Job) -> str:
 
 
 def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return pairs of a carrier's attempt and a member's attempt that has ended, from a batch of SQS messages.
+    """Return pairs (carrier's attempt, member's ended attempt), one for each message of an SQS batch about a report.
 
-    A pair has None in place of the member if the agent has published its key. Messages about other objects are left
+    The second is None if the message says that the agent has published its key. Messages about other objects are left
     out.
 
     :param event: event of SQS; the body of each message is an event "Object Created" of S3.
@@ -441,8 +455,8 @@ def _text(value: object) -> str:
 def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
     """Return a time in a report; None if the time is not plausible.
 
-    A plausible time is not later than the report, and not longer before the report than a carrier can live. Clocks may
-    differ by `DAY`.
+    A plausible time is at most `LONGEST_SECONDS` (the longest life of a carrier) before the report, and not after the
+    report. Clocks may differ by `DAY`.
 
     :param written: time of the report, epoch seconds.
     """

@@ -1,4 +1,4 @@
-"""The deployment's key pair for signatures of orders to agents. AWS KMS keeps the private key."""
+"""The deployment's key pair, with which the queue signs orders to agents. AWS KMS keeps the private key."""
 
 import hashlib
 from functools import lru_cache

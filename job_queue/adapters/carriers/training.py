@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.carriers.mailbox import Heard, Introduction, Mailboxes
+from job_queue.adapters.carriers.mailbox import AgentActivity, Introduction, Mailboxes
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult, TrainingJob
 from job_queue.adapters.sites.clients import SiteClients
 from job_queue.domain.fleet.sites import Site
@@ -69,6 +69,6 @@ class Training(SageMakerTraining):
         """Return the key that a carrier's agent has published (see `Mailboxes.introduction`); raise Unavailable."""
         return self.mailboxes.introduction(carrier) if self.mailboxes else None
 
-    def heard_of(self, carrier: Job) -> Heard:
+    def agent_activity(self, carrier: Job) -> AgentActivity:
         """Return the last authentic heartbeat of a carrier's agent, or an empty one; raise Unavailable."""
-        return self.mailboxes.heard_of(carrier) if self.mailboxes else Heard()
+        return self.mailboxes.agent_activity(carrier) if self.mailboxes else AgentActivity()

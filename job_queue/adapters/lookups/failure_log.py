@@ -1,4 +1,4 @@
-"""The look-up of the last log lines of a failed attempt, with limits for calls, bytes and time."""
+"""The look-up of the last log lines of a failed attempt, with limits for calls, lines and time."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
-LAST_SECONDS = 300  # lines of this time before the end are read
-FEW_SECONDS = 15  # the last call reads only lines of this time, if `LAST_SECONDS` has too many lines
+LAST_SECONDS = 300  # period before the attempt's end whose lines are read
+FEW_SECONDS = 15  # period before the end that the last call reads, if `LAST_SECONDS` has too many lines
 MOST_CALLS = 4  # a call returns at most 1 MB
 SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is recorded only afterwards
 MOST_LINES = 2000
@@ -38,8 +38,8 @@ class FailureLog:
     def __call__(self, attempt: str, carrier: str | None, ended: float, site: Site | None = None) -> list[LoggedLine]:
         """Return the last lines of an attempt; an empty list if the log cannot be read. An error is only logged.
 
-        CloudWatch returns the earliest lines first. If the calls do not suffice to read all lines, the last call reads
-        the lines of the last seconds.
+        CloudWatch returns the earliest lines first. If `MOST_CALLS` - 1 calls do not reach the end of the log, the last
+        call reads only the lines of the last `FEW_SECONDS`. These lines replace the earlier lines.
 
         :param attempt: the attempt's name in SageMaker.
         :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own

@@ -1,4 +1,4 @@
-"""The look-up of whether a training job has written a log line since a time.
+"""The check whether a training job has written a log line since a given time.
 
 DescribeLogStreams has the time of the last line, but CloudWatch Logs updates this time up to an hour late, and rarely
 later. So the lines themselves are requested.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 5  # pages of one request; a page can be empty although more pages follow
 LINES_OF_PAGE = 100  # more than one, because the lines of the SSM Agent do not count
-EARLY_SECONDS = 3600.0  # tolerance for clocks: lines with an earlier time are not those of the attempt
+EARLY_SECONDS = 3600.0  # tolerance for clocks: only lines from this long before the start count
 
 
 class LogActivity:
@@ -33,7 +33,7 @@ class LogActivity:
         answer is also not known if there are too many empty pages.
 
         :param started: start of the training job (epoch seconds), like `since`.
-        :raises Unavailable: CloudWatch Logs gave no usable answer, such as without permission.
+        :raises Unavailable: CloudWatch Logs gave no usable answer, for example because a permission is missing.
         """
         recent = self._has_line(training_job, since)
         if recent is not False:

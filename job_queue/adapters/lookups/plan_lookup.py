@@ -1,4 +1,4 @@
-"""The look-up of when a training plan has instances for training jobs, and how many (DescribeTrainingPlan)."""
+"""The look-up of a training plan's periods and of its instances for training jobs (DescribeTrainingPlan)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
-_NEVER = frozenset({"Failed"})  # failed purchases; with any other status, the plan's times decide
+_FAILED = frozenset({"Failed"})  # failed purchases; with any other status, the plan's times decide
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
@@ -35,7 +35,7 @@ def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -
         raise Unavailable(f"SageMaker could not describe {arn}: {error}") from error
     except BotoCoreError as error:
         raise Unavailable(f"SageMaker did not describe {arn}: {error}") from error
-    return () if plan["Status"] in _NEVER else _parts(plan, in_use)
+    return () if plan["Status"] in _FAILED else _parts(plan, in_use)
 
 
 def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
@@ -60,7 +60,7 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int
 
 
 def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
-    """Return the number of instances for training jobs, without unhealthy and spare ones and those of other resources.
+    """Return the number of instances for training jobs. Unhealthy, spare and otherwise used instances do not count.
 
     The sum of available instances and instances in use does not change while jobs start and end. So an answer that is
     some minutes old is still right. If a plan has not begun or has several parts, the number of available instances may

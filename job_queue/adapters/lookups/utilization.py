@@ -54,7 +54,7 @@ class GpuUtilization:
 
 
 class InstanceMetrics:
-    """The look-up of several metrics of an ended attempt's instances in one call, and further pages if there are any.
+    """The look-up of several metrics of an ended attempt's instances, in one call for each page of the answer.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """
@@ -62,20 +62,21 @@ class InstanceMetrics:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def __call__(self, metrics: tuple[str, ...], asked: MeasuredPeriod) -> dict[str, dict[str, dict[float, float]]]:
+    def __call__(self, metrics: tuple[str, ...], measured: MeasuredPeriod) -> dict[str, dict[str, dict[float, float]]]:
         """Return the averages: metric -> host -> start of the period (epoch seconds) -> value.
 
-        :param asked: at most BATCH hosts times metrics.
+        :param measured: at most BATCH hosts times metrics.
         :raises Unavailable: CloudWatch gave no usable answer.
         """
-        wanted = [(metric, host) for metric in metrics for host in asked.hosts]
+        wanted = [(metric, host) for metric in metrics for host in measured.hosts]
         queries = [
-            _query(f"q{number}", metric, host, asked.period, "Average") for number, (metric, host) in enumerate(wanted)
+            _query(f"q{number}", metric, host, measured.period, "Average")
+            for number, (metric, host) in enumerate(wanted)
         ]
         pages = self._client.get_paginator("get_metric_data").paginate(
             MetricDataQueries=queries,
-            StartTime=datetime.fromtimestamp(asked.since, UTC),
-            EndTime=datetime.fromtimestamp(asked.until, UTC),
+            StartTime=datetime.fromtimestamp(measured.since, UTC),
+            EndTime=datetime.fromtimestamp(measured.until, UTC),
         )
         found: dict[str, dict[str, dict[float, float]]] = {}
         try:

@@ -16,9 +16,9 @@ from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord, M
 from job_queue.domain.errors import Refused
 from job_queue.domain.job import epoch, iso
 
-MOST_DAYS = 50  # partitions that one page reads
+MOST_DAYS = 50  # largest number of partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # maximum delay with which an end is recorded after later ends; larger than clock skew
+LATE_SECONDS = 2 * 3600  # an end is recorded at most this long after later ends; larger than the skew of clocks
 
 
 class AttemptHistory:
@@ -118,7 +118,7 @@ class AttemptFeed:
                 return
 
     def given_since(self, time: float) -> frozenset[str]:
-        """Return the names of yielded training jobs that have ended since a recent time."""
+        """Return the names of yielded training jobs that have ended since a time, at most `LATE_SECONDS` ago."""
         return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 

@@ -19,7 +19,7 @@ PLACE_PREFIX = "place#"  # prefix of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
 LOCK_DIGITS = 16  # hexadecimal digits of a lock's name; enough that two places practically never share a lock
 LOCK_SECONDS = 30  # longer than an invocation takes from the look-up to the write
-CLAIMS_BELOW = 500  # maximum number of claims read below a place; further claims may follow, so a full list is refused
+CLAIMS_BELOW = 500  # maximum number of claims read below a place; more may follow, so a full list of own claims fails
 CLAIMS_AT = 10  # maximum number of claims read at one place; enough, because few owners share a place
 
 
@@ -95,6 +95,6 @@ def _key(place: str, job: str) -> dict[str, str]:
 
 
 def _range(place: str) -> tuple[str, str]:
-    """Return the partition of a place, and the prefix of all positions below it; `!` sorts before every folder."""
+    """Return the partition of a place, and the prefix of its positions and of those below. `!` sorts before folders."""
     bucket, _, folders = place.partition("/")
     return PLACE_PREFIX + bucket, f"{folders}/" if folders else ""

@@ -22,7 +22,7 @@ class FailedGpuRecords:
         self._lines_table = lines_table
 
     def noted(self, failure: GpuFailure) -> list[GpuFailure]:
-        """Record a failure, and return the failures of the day before, which may include this one.
+        """Record a failure, and return the failures recorded since a day before it, which may include this one.
 
         The row's key has the attempt and the time of its end, so a repeated record of the same end changes nothing. If
         the table cannot be written or read, return no failures.

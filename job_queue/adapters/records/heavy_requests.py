@@ -39,7 +39,7 @@ class HeavyRequests:
         :raises Busy: all these permits are taken, or the caller has a permit.
         """
         holder = uuid4().hex
-        position = self._take(holder, caller, int(now), permits)
+        position = self._acquire(holder, caller, int(now), permits)
         try:
             yield
         finally:
@@ -66,7 +66,8 @@ class HeavyRequests:
         finally:
             self._free(holder, position)
 
-    def _take(self, holder: str, caller: str, now: int, permits: tuple[str, ...]) -> str:
+    def _acquire(self, holder: str, caller: str, now: int, permits: tuple[str, ...]) -> str:
+        """Take the first free permit and return its position. Raise Busy if none may be taken."""
         for position in permits:
             until = now + PERMIT_SECONDS
             row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}

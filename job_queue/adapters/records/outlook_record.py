@@ -73,7 +73,7 @@ class OutlookRecord:
             {
                 "at": look.at,
                 "scores": [round(it, SCORE_DIGITS) for it in look.scores],
-                "waiting": {submission: round(told) for submission, told in look.waiting.items()},
+                "waiting": {submission: round(wait) for submission, wait in look.waiting.items()},
             }
             for look in past.looks
         ]

@@ -31,7 +31,7 @@ class PolicyVersions:
         return STORED_POLICY.record({**item, "version": version}) if item else None
 
     def writes(self, new: StoredPolicy, restored: int | None) -> list[Write]:
-        """Return the writes that add a new version and delete the oldest version, if `VERSIONS_KEPT` are stored.
+        """Return the writes that add a new version and delete the version that is older by `VERSIONS_KEPT`, if any.
 
         :param restored: the earlier version that the new version restores; None: a new document.
         """

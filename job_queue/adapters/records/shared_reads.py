@@ -10,8 +10,8 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # renewals in quick succession; in a renewal, rows are read again because a cycle has run
-RENEWALS_A_SECOND = 1.0  # further renewals a second; the limit keeps reads few when there are many changes
+RENEWALS = 5  # renewals allowed in quick succession; a renewal drops all rows, because a cycle has run
+RENEWALS_A_SECOND = 1.0  # further renewals allowed a second; the limit keeps reads few when there are many changes
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
@@ -29,7 +29,7 @@ class SharedReads:
         self._tables = tables
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[tuple[Any, ...], tuple[float, int, Any]] = {}  # query -> time, number of rows, answer
+        self._answers: dict[tuple[Any, ...], tuple[float, int, Any]] = {}  # request -> time, number of rows, answer
         self._mark: object = None
         self._renewals = float(RENEWALS)
         self._counted_at = clock()
@@ -45,8 +45,8 @@ class SharedReads:
             self._counted_at = now
             if mark != self._mark and self._renewals >= 1:
                 self._mark = mark
-                self._renewals -= 1 if self._kept else 0
-                self._kept.clear()
+                self._renewals -= 1 if self._answers else 0
+                self._answers.clear()
 
     def get(self, table: str, key: Key) -> Item | None:
         """Return one row (see `Tables`), shared."""
@@ -55,15 +55,15 @@ class SharedReads:
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         """Return the rows of a partition (see `Tables`), shared."""
-        asked = ("query", table, line, limit, after)
-        found: list[Item] = self._shared(asked, lambda: self._tables.query(table, line, limit, after))
+        request = ("query", table, line, limit, after)
+        found: list[Item] = self._shared(request, lambda: self._tables.query(table, line, limit, after))
         return found
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         """Return one page of an index (see `Tables`), shared."""
-        asked = ("page", table, index, limit, *sorted((after or {}).items()))
+        request = ("page", table, index, limit, *sorted((after or {}).items()))
         found: tuple[list[Item], Item | None] = self._shared(
-            asked, lambda: self._tables.page(table, index, limit, after)
+            request, lambda: self._tables.page(table, index, limit, after)
         )
         return found
 
@@ -75,28 +75,29 @@ class SharedReads:
         """Make all writes or none (see `Tables`)."""
         self._tables.transact(writes)
 
-    def _shared(self, asked: tuple[Any, ...], read: Callable[[], Any]) -> Any:
+    def _shared(self, request: tuple[Any, ...], read: Callable[[], Any]) -> Any:
+        """Return the kept answer of a read if it is recent enough; otherwise read, and keep the answer."""
         now = self._clock()
         with self._lock:
-            at, _, answer = self._kept.get(asked, (None, 0, None))
+            at, _, answer = self._answers.get(request, (None, 0, None))
             mark = self._mark
         if at is not None and now < at + SHARE_SECONDS:
             return answer
         answer = read()  # without the lock, so that requests for other rows do not wait
         with self._lock:
             if mark == self._mark:
-                self._kept.pop(asked, None)
-                self._kept[asked] = (now, _rows(answer), answer)
+                self._answers.pop(request, None)
+                self._answers[request] = (now, _rows(answer), answer)
                 self._forget(now)
         return answer
 
     def _forget(self, now: float) -> None:
         """Drop the entries that are too old, then the oldest ones until at most `MOST_ROWS` rows are kept."""
-        rows = sum(count for _, count, _ in self._kept.values())
-        for asked, (at, count, _) in list(self._kept.items()):
+        rows = sum(count for _, count, _ in self._answers.values())
+        for request, (at, count, _) in list(self._answers.items()):
             if now < at + SHARE_SECONDS and rows <= MOST_ROWS:
                 return
-            del self._kept[asked]
+            del self._answers[request]
             rows -= count
 
 

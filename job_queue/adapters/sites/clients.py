@@ -34,7 +34,7 @@ _LAUNCHING = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_t
 
 
 class SiteUnreachableError(BotoCoreError):
-    """An error because a call was not sent: the site does not respond, or the site's role cannot be assumed."""
+    """The error of a call that was not sent: the site does not respond, or the site's role cannot be assumed."""
 
     fmt = "{site} cannot be reached: {why}"
 

@@ -115,6 +115,7 @@ class EmulatedPlan:
         }
 
     def _free(self) -> int:
+        """Return the free instances; 0 unless the plan is Active and not recalled. The caller holds the lock."""
         if self.status != "Active" or self.recalled:
             return 0
         return max(0, self._instances - sum(self._users.values()))

@@ -44,17 +44,17 @@ class PastJob:
 
     @property
     def ended(self) -> bool:
-        """Always true."""
+        """Whether the job has ended, which is always true."""
         return True
 
     @property
     def warm_pool(self) -> None:
-        """Always None: a past job retains no instances."""
+        """The warm pool, which is always None: a past job retains no instances."""
         return
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Always empty."""
+        """The tags of the job: none."""
         return _NO_TAGS
 
     @property

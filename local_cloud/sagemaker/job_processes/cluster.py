@@ -16,7 +16,7 @@ TOOLKIT_PREFIX = "sagemaker_"
 
 @dataclass(frozen=True)
 class Cluster:
-    """The properties that all instances of one training job share."""
+    """One training job as all its instances see it: request, hosts, folder and environment."""
 
     name: str
     arn: str

@@ -38,7 +38,7 @@ class Execution:
 
     :param logs: a boto3 client of CloudWatch Logs.
     :param sync: the copying of checkpoints to S3; None if there is no CheckpointConfig.
-    :param log_delay: a function that returns the seconds by which a log stream is late.
+    :param log_delay: returns the seconds by which the lines of a log stream arrive late; called once for each stream.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from job_queue.adapters.carriers.mailbox import LARGEST, Heard, Mailboxes, key_of, member_of, reported_attempts
+from job_queue.adapters.carriers.mailbox import LARGEST, AgentActivity, Mailboxes, key_of, member_of, reported_attempts
 from job_queue.adapters.sagemaker import LaunchResult, StopResult
 from job_queue.carrier_agent import seal
 from job_queue.domain.errors import Unavailable
@@ -250,7 +250,7 @@ def test_garbage_is_never_believed(world: World, content: bytes) -> None:
     for key in (ENDED, ASSIGN, ALIVE, INTRODUCTION):
         world.write(key, content)
     assert world.queue.describe(world.member) is None
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     assert world.queue.stop(world.member) is StopResult.ASKED
     if json.dumps({"key": "5"}).encode()[:-1] not in content or len(content) > LARGEST:
         assert world.queue.introduction(CARRIER) is None
@@ -328,7 +328,7 @@ def test_an_authentic_report_that_is_no_object_is_refused(world: World, text: st
     world.write_report(f"{ATTEMPT}/ended", text)
     world.write_report("alive", text)
     assert world.queue.describe(world.member) is None
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
 
 
 def test_a_member_that_its_carriers_stop_ended_has_failed(world: World) -> None:
@@ -339,31 +339,31 @@ def test_a_member_that_its_carriers_stop_ended_has_failed(world: World) -> None:
 
 
 def test_a_heartbeat_names_members_that_run_and_that_have_ended(world: World) -> None:
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     other = replace(world.member, name="n", launched="n-qstamp-1", submission="other")
     for job in (world.member, other):
         world.queue.assign(job, {})
     world.agent.look()
     world.agent.report(ATTEMPT, "Completed", None)
     world.agent.beat()
-    expected = Heard(NOW, frozenset({member_of(other)}), frozenset({member_of(world.member)}))
-    assert world.queue.heard_of(world.carrier) == expected
-    assert world.queue.heard_of(replace(world.carrier, agent_key=None)) == Heard()
+    expected = AgentActivity(NOW, frozenset({member_of(other)}), frozenset({member_of(world.member)}))
+    assert world.queue.agent_activity(world.carrier) == expected
+    assert world.queue.agent_activity(replace(world.carrier, agent_key=None)) == AgentActivity()
 
 
 @pytest.mark.attack
 def test_a_heartbeat_is_refused_unless_this_carriers_agent_has_written_it(world: World) -> None:
     beat = {"carrier": CARRIER, "at": NOW, "beat": 1, "members": [], "ended": []}
     world.write_report("alive", {**beat, "carrier": "d-qstamp-1"})
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     world.write_report("alive", beat, key=b"k" * 32)
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     world.write_report("alive", beat, coded_as=f"{ATTEMPT}/ended")
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     world.write_report("alive", {**beat, "at": NOW + 1e9})
-    assert world.queue.heard_of(world.carrier) == Heard()
+    assert world.queue.agent_activity(world.carrier) == AgentActivity()
     world.write_report("alive", {**beat, "members": [1, "a", None], "ended": {"b": 1}})
-    assert world.queue.heard_of(world.carrier) == Heard(NOW, frozenset({"a"}), frozenset())
+    assert world.queue.agent_activity(world.carrier) == AgentActivity(NOW, frozenset({"a"}), frozenset())
 
 
 @pytest.mark.attack
@@ -420,7 +420,7 @@ def test_a_heartbeat_names_so_many_of_those_that_have_ended(world: World, monkey
         world.agent.report(f"m-qstamp-{number}", "Completed", None)
     world.agent.beat()
     ended = {f"m-qstamp-{number}/{world.member.submission}" for number in (3, 4)}
-    assert world.queue.heard_of(world.carrier).ended == ended
+    assert world.queue.agent_activity(world.carrier).ended == ended
 
 
 # --- S3 ----------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ def test_a_bucket_of_s3_is_written_read_and_emptied(world: World, s3: Any) -> No
 
 def test_a_bucket_that_does_not_answer_is_unavailable(world: World, s3: Any) -> None:
     queue = Mailboxes(s3, "missing", small_key(), lambda _: (), {"c": world.carrier}.get)
-    for ask in (lambda: queue.describe(world.member), lambda: queue.heard_of(world.carrier), queue.upload_agent):
+    for ask in (lambda: queue.describe(world.member), lambda: queue.agent_activity(world.carrier), queue.upload_agent):
         with pytest.raises(Unavailable):
             ask()
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW
@@ -467,7 +467,7 @@ def test_an_object_that_s3_does_not_return_is_foreign_content(s3: Any, world: Wo
     with pytest.raises(ClientError):
         s3.get_object(Bucket=BUCKET, Key=ENDED)
     assert queue.describe(world.member) is None
-    assert queue.heard_of(world.carrier) == Heard()
+    assert queue.agent_activity(world.carrier) == AgentActivity()
     assert queue.introduction(CARRIER) is None
     assert queue.stop(world.member) is StopResult.ASKED
     assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED
@@ -512,7 +512,7 @@ def test_a_refusal_concerns_the_object_or_the_queue(
     if code == "InvalidRequest":
         return
     keys.add(ALIVE)  # the queue itself has lost the key, so nothing is known of the member
-    for read in (lambda: world.queue.describe(world.member), lambda: world.queue.heard_of(world.carrier)):
+    for read in (lambda: world.queue.describe(world.member), lambda: world.queue.agent_activity(world.carrier)):
         with pytest.raises(Unavailable):
             read()
 

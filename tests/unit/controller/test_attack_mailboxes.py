@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.carriers.mailbox import Heard, Introduction
+from job_queue.adapters.carriers.mailbox import AgentActivity, Introduction
 from job_queue.carrier_agent.mailbox import key_line
 from job_queue.controller.carriers import OVERDUE_SECONDS
 from job_queue.domain.carriers.carrier_launch import carrier_name, owner_part, project_part
@@ -236,11 +236,11 @@ def test_mailboxes_are_read_after_the_cycle(queue: Harness) -> None:
     submit(queue, "m0")
     started: list[str] = []
 
-    def killed(carrier: Job) -> Heard:
+    def killed(carrier: Job) -> AgentActivity:
         started.append(queue.state("w"))
         raise MemoryError
 
-    queue.training.heard_of = killed  # type: ignore[method-assign]
+    queue.training.agent_activity = killed  # type: ignore[method-assign]
     queue.now += 1
     request = a_request("w")
     request["Tags"].append({"Key": "project", "Value": "nlp"})
@@ -255,15 +255,15 @@ def test_a_mailbox_that_cannot_be_read_does_not_keep_others_from_being_read(queu
     queue.wake()
     jobs = [queue.job(name) for name in ("m0", "m1")]
     assert len({job.carrier_attempt for job in jobs}) == 2
-    look = queue.training.heard_of
+    look = queue.training.agent_activity
     for job, other in (jobs, jobs[::-1]):
 
-        def heard(carrier: Job, unread: str | None = other.carrier_attempt) -> Heard:
+        def activity(carrier: Job, unread: str | None = other.carrier_attempt) -> AgentActivity:
             if carrier.launched == unread:
                 raise Unavailable("scripted")
             return look(carrier)
 
-        queue.training.heard_of = heard  # type: ignore[method-assign]
+        queue.training.agent_activity = activity  # type: ignore[method-assign]
         queue.training.report(job.address or "")
         queue.training.bucket.written.clear()  # no event tells of it
         queue.tick()
@@ -275,10 +275,10 @@ def test_a_member_that_does_not_end_has_its_carrier_stopped_though_the_mailbox_c
     queue.cancel("m0")
     assert queue.state("m0") == "stopping"
 
-    def unread(carrier: Job) -> Heard:
+    def unread(carrier: Job) -> AgentActivity:
         raise Unavailable("scripted")
 
-    queue.training.heard_of = unread  # type: ignore[method-assign]
+    queue.training.agent_activity = unread  # type: ignore[method-assign]
     for _ in range(8):
         queue.tick(60)
     (one,) = carriers(queue)
