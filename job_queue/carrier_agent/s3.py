@@ -3,6 +3,7 @@
 Sources: AWS General Reference, "Signature Version 4 signing process", and the API reference of S3.
 """
 
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -191,7 +192,8 @@ class S3:
             if b"<Error>" in content:  # S3 reports this error with status 200
                 raise S3Error(f"s3://{bucket}/{key} could not be put together from its parts")
         except BaseException:
-            self._request("DELETE", bucket, key, query={"uploadId": upload}, missing=True)
+            with contextlib.suppress(S3Error, OSError, http.client.HTTPException):  # the first error is the one to report
+                self._send_once("DELETE", bucket, key, {"uploadId": upload}, b"", None, {}, None, None)
             raise
 
     # --- a request ---------------------------------------------------------------------------------------

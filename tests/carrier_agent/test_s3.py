@@ -110,6 +110,7 @@ class BadDay(http.server.BaseHTTPRequestHandler):
     answers: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
         what = self.answers.pop(0) if self.answers else "fine"
         if what == "hangs up":
             self.connection.close()
@@ -122,13 +123,18 @@ class BadDay(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return
-        status, body = (
-            (200, b"content") if what == "fine" else (int(what[:3]), f"<Error><Code>{what[4:]}</Code></Error>".encode())
-        )
+        if what.startswith("<"):
+            status, body = 200, what.encode()
+        elif what == "fine":
+            status, body = 200, b"content"
+        else:
+            status, body = int(what[:3]), f"<Error><Code>{what[4:]}</Code></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
@@ -166,6 +172,19 @@ def test_a_refusal_is_told_without_keys(bad_day: str) -> None:
         s3(bad_day).get("bucket", "key", 100)
     assert str(told.value) == "GET s3://bucket/key: 403 AccessDenied"
     assert len(BadDay.answers) == 19
+
+
+@pytest.mark.parametrize("abort", ["204 fine", "403 NotAllowed", "503 SlowDown", "hangs up"])
+def test_a_failed_part_is_reported_also_if_the_upload_cannot_be_aborted(
+    bad_day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abort: str
+) -> None:
+    monkeypatch.setattr(agent_s3, "PART", 5)
+    (tmp_path / "large").write_bytes(b"content")
+    later = ["403 AccessDenied"] * 3
+    BadDay.answers = ["<Upload><UploadId>u</UploadId></Upload>", "403 AccessDenied", abort, *later]
+    with pytest.raises(S3Error, match="PUT s3://bucket/key: 403 AccessDenied"):
+        s3(bad_day).put("bucket", "key", tmp_path / "large")
+    assert BadDay.answers == later  # one try to abort
 
 
 def test_in_aws_the_bucket_is_the_host() -> None:

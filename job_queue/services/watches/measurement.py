@@ -26,7 +26,7 @@ FOLLOWED_SECONDS = 2 * SETTLED_SECONDS  # after the last active job, ticks look 
 class AttemptMetrics(Protocol):
     """A source of the metrics of instances, such as `InstanceMetrics`."""
 
-    def __call__(self, metrics: tuple[str, ...], asked: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
+    def __call__(self, metrics: tuple[str, ...], measured: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
         """Return the averages of each period: metric -> host -> series. Hosts without reports are left out."""
 
 

@@ -29,12 +29,12 @@ class Measured:
             self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, measurement=measurement
         )
 
-    def _metrics(self, metrics: tuple[str, ...], asked: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
+    def _metrics(self, metrics: tuple[str, ...], measured: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
         assert metrics == METRICS
-        self.asked.append(asked)
+        self.asked.append(measured)
         if self.broken:
             raise Unavailable("CloudWatch did not return the metrics of instances.")
-        return {GPU: {host: {asked.since: self.gpus[host]} for host in asked.hosts if host in self.gpus}}
+        return {GPU: {host: {measured.since: self.gpus[host]} for host in measured.hosts if host in self.gpus}}
 
     def look(self, later: float = 0) -> None:
         """Run the next tick."""

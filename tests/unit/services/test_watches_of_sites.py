@@ -80,9 +80,9 @@ class Watched:
         return wrote
 
     def _metrics(self, site: Site | None) -> AttemptMetrics:
-        def look_up(metrics: tuple[str, ...], asked: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
+        def look_up(metrics: tuple[str, ...], measured: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
             assert metrics == METRICS
-            for host in asked.hosts:
+            for host in measured.hosts:
                 self._ask(host, site)
             return {GPU: {host: {asked.since: 400.0} for host in asked.hosts}}
 
