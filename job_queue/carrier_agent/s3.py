@@ -192,7 +192,7 @@ class S3:
             if b"<Error>" in content:  # S3 reports this error with status 200
                 raise S3Error(f"s3://{bucket}/{key} could not be put together from its parts")
         except BaseException:
-            with contextlib.suppress(S3Error, OSError, http.client.HTTPException):  # the first error is the one to report
+            with contextlib.suppress(S3Error, OSError, http.client.HTTPException):  # the first error is reported
                 self._send_once("DELETE", bucket, key, {"uploadId": upload}, b"", None, {}, None, None)
             raise
 

@@ -84,7 +84,7 @@ class Watched:
             assert metrics == METRICS
             for host in measured.hosts:
                 self._ask(host, site)
-            return {GPU: {host: {asked.since: 400.0} for host in asked.hosts}}
+            return {GPU: {host: {measured.since: 400.0} for host in measured.hosts}}
 
         return look_up
 
