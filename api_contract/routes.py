@@ -90,7 +90,7 @@ These tags of the request are options of the queue:
 - `retry_on`: rules for failures, which precede the rules of the policy
 - `not_before`: a time in ISO 8601 before which the job does not start
 - `start_by`: a time by which the job should start
-- `start_by_action`: the action if it has not: `notify` (default), `cancel` or `next_pool`
+- `start_by_action`: the action if the job has not started by then: `notify` (default), `cancel` or `next_pool`
 - `max_total_runtime`: the runtime of all attempts together, such as `90m`, `12h` or `3d`
 - `max_preemptions`: the largest number of preemptions, 0 to 1,000
 

@@ -96,7 +96,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             *wrong_states(queue, names),
             *(fault for name in names for fault in wrong_attempts(name, attempts)),
             *([f"{most} instances were in use at once"] if most > SLOTS else []),
-            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
+            *(f"{it['TrainingJobName']} belongs to no job" for it in attempts if job_of(it) not in names),
             *wrong_history(list(queue.history(submitted)), attempts),
         ],
     )
@@ -227,7 +227,7 @@ def main() -> int:
     arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")
     arguments.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at once (default 1)")
     arguments.add_argument("--strict", action="store_true", help="an account as AWS makes it: rates, quotas, a history")
-    arguments.add_argument("--hasty", action="store_true", help="let time pass faster than it does")
+    arguments.add_argument("--hasty", action="store_true", help="advance the clock faster than real time")
     options = arguments.parse_args()
     kinds = list(parse(options.faults))
     if options.seeds == 1:

@@ -45,14 +45,14 @@ def audited(file: str, run: Run) -> int:
         libraries = json.loads(answer.stdout)["dependencies"]
     except (ValueError, KeyError):
         if any(sign in answer.stderr for sign in UNREACHABLE):
-            print(f"{file}: NOT LOOKED UP: the service that knows of holes cannot be reached from here.")
+            print(f"{file}: NOT LOOKED UP: the service that lists vulnerabilities cannot be reached.")
             return 0
         print(f"{file}: pip-audit failed: {answer.stderr.strip()[-2000:]}", file=sys.stderr)
         return 1
     holes = [(library, hole) for library in libraries for hole in library.get("vulns", [])]
     skipped = [library["name"] for library in libraries if "skip_reason" in library]
     if len(skipped) == len(libraries):  # a package mirror answers instead of the service
-        print(f"{file}: NOT LOOKED UP: what answers here knows of no holes, in none of {len(libraries)} libraries.")
+        print(f"{file}: NOT LOOKED UP: the service knows none of the {len(libraries)} libraries.")
         return 0
     for library, hole in holes:
         fixed = ", ".join(hole.get("fix_versions", [])) or "nowhere yet"

@@ -318,7 +318,7 @@ class JobRepository(MetadataRepository):
         if old.state.finished or new.version != old.version + 1:
             raise ValueError(f"{old.name}: {old.state} (version {old.version}) cannot become {new}")
         if (transition.ended is None) != (transition.account is None):
-            raise ValueError(f"{old.name}: an attempt ends, and nothing remains of it: {transition.ended}")
+            raise ValueError(f"{old.name}: the end of an attempt and its record do not agree: {transition.ended}")
         before, after = job_item(old), job_item(new)
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}

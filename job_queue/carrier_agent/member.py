@@ -388,7 +388,7 @@ def cause(error: BaseException) -> str:
         answer = re.search(r": (\d{3} [A-Za-z]*)$", str(error))
         if answer:
             return f"S3 answered {answer[1]}"
-        return str(error) if isinstance(error, Unusable) else "S3 could not be asked"
+        return str(error) if isinstance(error, Unusable) else "S3 did not answer the request"
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return type(error).__name__

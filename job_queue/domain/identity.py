@@ -122,7 +122,7 @@ def _arn_issue(service: str, region: str, account: str, resource: str) -> str | 
     if kind not in _CALLERS or bool(slash) is (kind == "root") or (slash and not name):
         return "is not the ARN of a caller: those are users, roles and sessions of roles (assumed-role)"
     if service != _CALLERS[kind] or region:
-        return f"is not as ARNs of its kind are: they begin with arn:aws:{_CALLERS[kind]}::"
+        return f"is not an ARN of its kind: such ARNs begin with arn:aws:{_CALLERS[kind]}::"
     if _WILDCARD not in account and not re.fullmatch("[0-9]{12}", account):
         return "names no account, which has 12 digits"
     special = {"role": _role_issue, "assumed-role": _session_issue}

@@ -77,7 +77,7 @@ def _issues(policy: Policy) -> Iterator[str]:
 def _shared(policy: Policy) -> Iterator[str]:
     for pool in policy.pools:
         if pool.gpus is not None:
-            yield f"{pool.name} is to be shared, and the stack has no WorkBucket, which that takes"
+            yield f"{pool.name} is shared, and the stack has no WorkBucket, which shared instances need"
 
 
 def _quota_holders(policy: Policy) -> tuple[Department | Project, ...]:
@@ -124,7 +124,7 @@ def _pools(policy: Policy) -> Iterator[str]:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, which is allowed only if it is the only pool"
         if pool.gpus is not None and pool.market != "on_demand":
-            yield f"{pool.name} is to be shared, which pools of spot instances and of training plans are not yet"
+            yield f"{pool.name} is shared, but pools of spot instances and of training plans cannot be shared yet"
         if pool.keep_warm and pool.spot:
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
 
@@ -137,7 +137,7 @@ def _sites(policy: Policy) -> Iterator[str]:
         if site is None:
             continue
         if pool.gpus is not None:
-            yield f"{pool.name} is to be shared, which pools of another region or account are not yet"
+            yield f"{pool.name} is shared, but pools of another region or account cannot be shared yet"
         if roles.setdefault(site.key, site.role) != site.role:
             yield f"{pool.name} has another role than the other pools of {site.text}"
         if pool.training_plan and pool.region and f":{pool.region}:" not in pool.training_plan:

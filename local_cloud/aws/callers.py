@@ -18,7 +18,7 @@ def foreign(headers: Iterable[tuple[str, str]], port: int) -> str | None:
     """
     hosts = [value for name, value in headers if name == "host"]
     if len(hosts) != 1 or hosts[0].lower() not in [f"{name}:{port}" for name in _NAMES]:
-        return "the local cloud is asked under another name than 127.0.0.1 or localhost"
+        return "the Host header names another host than 127.0.0.1 or localhost"
     for name, value in headers:
         if name == "origin" or (name == "sec-fetch-site" and value != "none"):
             return "a page in a browser may not call the local cloud"

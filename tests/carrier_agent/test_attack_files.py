@@ -376,8 +376,8 @@ def test_a_step_that_hangs_is_left_behind(tmp_path: Path) -> None:
     ("error", "told"),
     [
         (S3Error("GET s3://bucket/secret: 403 AccessDenied", 403), "S3 answered 403 AccessDenied"),
-        (S3Error("GET s3://bucket/secret: TimeoutError"), "S3 could not be asked"),
-        (S3Error("secret is not an address of the form s3://bucket/key"), "S3 could not be asked"),
+        (S3Error("GET s3://bucket/secret: TimeoutError"), "S3 did not answer the request"),
+        (S3Error("secret is not an address of the form s3://bucket/key"), "S3 did not answer the request"),
         (FileNotFoundError(2, "No such file or directory", "secret"), "No such file or directory"),
         (KeyError("secret"), "KeyError"),
         (ValueError("secret"), "ValueError"),

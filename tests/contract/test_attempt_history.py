@@ -89,7 +89,7 @@ def test_of_two_that_end_the_same_attempt_one_is_refused(repository: JobReposito
 def test_an_end_without_what_remains_is_not_recorded(repository: JobRepository) -> None:
     running(repository, leased(repository))
     end = state_machine.end(_record(repository), Ending("Completed"), NOW + 1)
-    with pytest.raises(ValueError, match="nothing remains"):
+    with pytest.raises(ValueError, match="do not agree"):
         repository.apply(replace(end, account=None), NOW + 1)
 
 

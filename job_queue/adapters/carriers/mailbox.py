@@ -228,7 +228,7 @@ class Mailboxes:
             log.warning("introduction cannot be read", attempt=carrier)
             return None
         if lines := set(self._key_lines(carrier)) ^ {key_line(number)}:
-            log.warning("the log of the carrier prints another key, or none", attempt=carrier, differs=sorted(lines))
+            log.warning("the carrier's log has another key's digest, or none", attempt=carrier, differs=sorted(lines))
             return None
         return Introduction(number, written)
 

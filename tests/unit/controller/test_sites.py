@@ -549,7 +549,7 @@ def test_slots_at_home_serve_others_while_a_job_that_moves_there_cannot_be_stopp
     [
         ({"region": "ohio"}, "is not the name of a region"),
         ({"role": "arn:aws:iam::1:role/x"}, "is not the ARN of a role"),
-        ({"shared": True}, "is to be shared, which pools of another region or account are not yet"),
+        ({"shared": True}, "is shared, but pools of another region or account cannot be shared yet"),
         (
             {"training_plan": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"},
             "is in us-east-2, and its training plan is not",

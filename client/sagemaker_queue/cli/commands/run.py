@@ -232,7 +232,7 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
             )
     elif Path(program).stem == "aws" and "aws-cli/2" in _output_of(program, environment, "--version"):
         return (
-            f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would go past the queue. "
+            f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would bypass the queue. "
             "Use smq proxy instead of smq run."
         )
     return None

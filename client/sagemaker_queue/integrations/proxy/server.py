@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise ProxyRefusal(400, "ValidationException", f"The header {name} is there more than once.")
         if self.headers.get("Host", "").lower() not in self.server.names or not self.path.startswith("/"):
             raise ProxyRefusal(
-                403, "AccessDeniedException", f"This is not who was asked for: smq proxy at {self.server.address}."
+                403, "AccessDeniedException", f"The request names another host than {self.server.address}."
             )
         if "Origin" in self.headers:
             raise ProxyRefusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")

@@ -111,7 +111,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         parts += ["\nAttempts", _fitting(attempt_headers(job), attempt_rows(job), width)]
     if job.history:
         earlier = len(job.history) - SHOWN
-        more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""
+        more = f" (the latest {SHOWN}; smq events {job.job} shows all)" if earlier > 0 else ""
         parts += [f"\nHistory{more}", _history(job.history[-SHOWN:], width)]
     if job.request:
         parts += ["\nRequest", facts(request_facts(job), width)]

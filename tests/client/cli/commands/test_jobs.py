@@ -237,7 +237,7 @@ class TestEvents:
         server.answers(200, {**DETAIL, "history": many, "retries": 3, "retried": 1})
         assert main(["show", "job1"]) == 0
         page = capsys.readouterr().out
-        assert "History (the latest 10; smq events job1 tells all)" in page
+        assert "History (the latest 10; smq events job1 shows all)" in page
         assert "10:20:00" in page and "10:19:00" not in page
         assert "Retries       1 of 3 used" in page
 

@@ -48,7 +48,7 @@ BLOCK = 1 << 20  # bytes that are unzipped at once
 # log of a preempted job does not end with a traceback. Old versions of torchrun have no such exception.
 TORCHRUN = """import sys
 if sys.path[0] == "":
-    del sys.path[0]  # as of torchrun itself: a types.py of the job is no part of torch
+    del sys.path[0]  # as torchrun does, so that torch imports no types.py of the job
 from torch.distributed.run import main
 try:
     main()
