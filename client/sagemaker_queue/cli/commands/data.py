@@ -324,7 +324,7 @@ def data_rm(path: str, recursive: bool) -> int:
     found = storage.stored(address)
     if not found:
         return _report_missing(address)
-    is_file = _is_file(found, address)
+    is_file = _is_file(found, address) and not address.key.endswith("/")  # smq data ls lists such a key as a folder
     if not is_file and not recursive:
         total = file_size(sum(stored.size for stored in found))
         raise InvalidOption(

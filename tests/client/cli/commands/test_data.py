@@ -199,6 +199,18 @@ def test_markers_of_empty_folders_are_not_downloaded(
     assert "not downloaded: s3://sets/full/odd/: " in capsys.readouterr().err
 
 
+def test_a_lone_marker_is_removed_as_a_folder(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    s3.put_object(Bucket="sets", Key="empty/")
+    for address in ("s3://sets/empty/", "s3://sets/empty"):
+        assert main(["data", "rm", address]) == 2
+        refusal = "smq: s3://sets/empty/ is a folder with 1 file, 0 bytes: --recursive removes it.\n"
+        assert capsys.readouterr() == ("", refusal)
+    assert keys(s3) == ["empty/"]
+    assert main(["data", "rm", "-r", "s3://sets/empty/"]) == 0
+    assert capsys.readouterr().out == "1 file removed from s3://sets/empty/\n"
+    assert keys(s3) == []
+
+
 def test_an_address_of_another_profile_needs_a_target(
     folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
