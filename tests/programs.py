@@ -27,6 +27,11 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def signal_handlers() -> dict[int, Any]:
+    """Return the handler of each signal in this process."""
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
 def command_of(process: psutil.Process) -> list[str]:
     """Return the command line of a process; empty if the process has ended."""
     try:

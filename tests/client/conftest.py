@@ -20,6 +20,7 @@ from sagemaker_queue.jobs import formatting
 from sagemaker_queue.queue.client import QueueClient
 
 ROOT = Path(__file__).parents[2]
+NOBODY = "http://127.0.0.1:9"  # refuses connections
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.client.conftest import NOBODY
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
 from tests.waiting import PATIENCE
 
@@ -31,7 +32,7 @@ def python(script: str, **settings: str) -> str:
         text=True,
         timeout=PATIENCE,
         check=False,
-        env={**os.environ, **settings},
+        env={**os.environ, "AWS_ENDPOINT_URL_STS": NOBODY, **settings},
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

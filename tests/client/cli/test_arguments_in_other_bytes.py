@@ -50,7 +50,7 @@ def test_files_with_such_names_are_left_out_of_an_upload(
     (tmp_path / "set" / OTHER / "file").write_text("one")
     (tmp_path / "set" / f"{OTHER}.txt").write_text("one")
     (tmp_path / "set" / "file").write_text("one")
-    assert main(["data", "put", "set", "s3://sets/a"]) == 0
+    assert main(["data", "put", "set", "s3://sets/a"]) == 1
     out, err = capsys.readouterr()
     assert out == "1 file, 3 bytes, uploaded to s3://sets/a\n"
     assert sorted(err.splitlines()) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -116,10 +117,14 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         return _copy(file, to, source_profile)
     target, storage = _address(to or file), _storage()
     source = Path(file)
-    if not source.exists():
-        raise InvalidOption(f"There is no file or folder {source} here.")
-    if source.is_dir():
-        left_out: list[tuple[object, str]] = []
+    left_out: list[tuple[object, str]] = []
+    try:
+        is_folder = stat.S_ISDIR(source.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InvalidOption(f"There is no file or folder {source} here.") from error
+    except OSError as error:
+        raise InvalidOption(f"{source} cannot be uploaded: {error.strerror or error}.") from error
+    if is_folder:
         paths = list(_files_below(source, left_out))
         print_left_out(left_out, "uploaded")
         to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
@@ -140,11 +145,12 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     with TransferProgress("Uploading", sum(sizes[path] for path in to_send)) as progress:
         for path, address in to_send.items():
             storage.put(path, address, progress)
-    return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
+    _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
+    return REFUSED if left_out else DONE
 
 
 def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """Yield the files in a folder, sorted, also those behind links. Add each path without a file to ``left_out``.
+    """Yield the files in a folder, sorted, also those behind links. Add each path that is left out to ``left_out``.
 
     ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. A folder that
     several links lead to is uploaded at the path of each link, as by ``cp -rL``.
@@ -154,17 +160,32 @@ def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[
         if real in above:
             left_out.append((folder, "a link to a folder that contains it"))
             return
-        for path in sorted(folder.iterdir()):
-            if not is_utf8(path.name):
-                left_out.append((path, "its name is not UTF-8 text"))
-            elif path.is_dir():
-                yield from _files_below(path, left_out, (*above, real))
-            elif path.is_file():
-                yield path
-            else:
-                left_out.append((path, "not a file or folder" if path.exists() else "a broken link"))
+        paths = sorted(folder.iterdir())
     except OSError as error:
         left_out.append((folder, error.strerror or str(error)))
+        return
+    for path in paths:
+        if problem := _upload_problem(path):
+            left_out.append((path, problem))
+        elif path.is_dir():
+            yield from _files_below(path, left_out, (*above, real))
+        else:
+            yield path
+
+
+def _upload_problem(path: Path) -> str | None:
+    """Return the reason why an entry of a folder cannot be uploaded; None for a readable file, and for a folder."""
+    if not is_utf8(path.name):
+        return "its name is not UTF-8 text"
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            path.open("rb").close()  # raises OSError unless this user may read the file
+    except (FileNotFoundError, NotADirectoryError):
+        return "a broken link"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "not a file or folder"
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
@@ -303,7 +324,7 @@ def data_rm(path: str, recursive: bool) -> int:
     found = storage.stored(address)
     if not found:
         return _report_missing(address)
-    is_file = _is_file(found, address)
+    is_file = _is_file(found, address) and not address.key.endswith("/")  # smq data ls lists such a key as a folder
     if not is_file and not recursive:
         total = file_size(sum(stored.size for stored in found))
         raise InvalidOption(

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -135,13 +136,13 @@ def serve(server: Server) -> int:
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, end)
-    try:
-        print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
-        print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print("smq: the proxy has ended", file=sys.stderr)
+    with _handlers({signal.SIGTERM: end}):
+        try:
+            print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
+            print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("smq: the proxy has ended", file=sys.stderr)
     return DONE
 
 
@@ -157,20 +158,31 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
         else:
             process.send_signal(number)
 
-    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), forward)
+    names = ("SIGTERM", "SIGHUP", "SIGINT")
+    handlers: dict[int, Any] = {getattr(signal, name): forward for name in names if hasattr(signal, name)}
     if _has_terminal():
-        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends SIGINT to both processes
-    try:
-        process = subprocess.Popen([program, *command[1:]], env=environment_for(server.address, os.environ))
-    except OSError as error:
-        print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
-        return NOT_EXECUTABLE
-    for number in early_signals:
-        process.send_signal(number)
-    code = process.wait()
+        handlers[signal.SIGINT] = lambda *_: None  # the terminal sends SIGINT to both processes
+    with _handlers(handlers):
+        try:
+            process = subprocess.Popen([program, *command[1:]], env=environment_for(server.address, os.environ))
+        except OSError as error:
+            print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
+            return NOT_EXECUTABLE
+        for number in early_signals:
+            process.send_signal(number)
+        code = process.wait()
     return code if code >= 0 else 128 - code  # as in a shell
+
+
+@contextmanager
+def _handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Handle these signals, and restore the former handlers at the end of the block."""
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -203,9 +215,8 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
         # Restore the default of the signals that Python ignores, because the program inherits ignored signals.
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored, signal.SIG_DFL)
-        os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
+        with _handlers(dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)):
+            os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
     except OSError as error:
         print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
     return NOT_EXECUTABLE

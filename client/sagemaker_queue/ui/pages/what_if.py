@@ -53,6 +53,8 @@ async def what_if_page(tab: Tab) -> None:
     def draw() -> None:
         answers = {side.name: side.answer for side in sides if side.answer is not None}
         waits.clear()
+        if not answers:
+            return
         with waits:
             plot = figure_plot("Mean wait of each project, now, under A and under B")
         plot.update_figure(waits_figure(answers, tab.theme))
@@ -126,7 +128,7 @@ class _TriedPolicy:
             read = document_in(self._text.value or "", "The text")
         except InvalidDocument as error:
             self._tries += 1
-            self._show([str(error)])
+            self._fail(str(error))
             return
         await self._replace(read)
 
@@ -153,15 +155,23 @@ class _TriedPolicy:
         self._tries += 1
         this_try = self._tries
         self._show(["Asking ..."])
-        answer = await self._tab.ask(_previewed, self._tab, deepcopy(self._document), self._hours())
+        answer = await self._tab.ask(
+            _previewed, self._tab, deepcopy(self._document), self._hours(), lambda: this_try == self._tries
+        )
         if this_try != self._tries:
             return
         if isinstance(answer, str):
-            self._show([answer])
+            self._fail(answer)
         elif answer is not None:
             self.answer = answer
             self._show(preview_sentences(answer))
             self.on_answer()
+
+    def _fail(self, message: str) -> None:
+        """Show an error in place of the earlier preview, also in the figure."""
+        self.answer = None
+        self._show([message])
+        self.on_answer()
 
     def _show(self, sentences: list[str]) -> None:
         self._result.clear()
@@ -174,11 +184,16 @@ def _as_yaml(document: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
 
 
-def _previewed(tab: Tab, document: Mapping[str, Any], hours: float) -> PreviewAnswer | str:
-    """Return the preview of a policy, or the message of a QueueError."""
+def _previewed(
+    tab: Tab, document: Mapping[str, Any], hours: float, is_newest: Callable[[], bool]
+) -> PreviewAnswer | str | None:
+    """Return the preview of a policy, or the message of a QueueError.
+
+    Wait for the end of other previews. Return None, without a request, if a newer try has begun meanwhile.
+    """
     try:
         with _ONE_PREVIEW:
-            return tab.queue.preview(document, hours=hours)
+            return tab.queue.preview(document, hours=hours) if is_newest() else None
     except QueueError as error:
         return str(error)
 

@@ -65,7 +65,7 @@ def test_links_in_a_folder_are_followed_or_named(tmp_path: Path, s3: Any, capsys
     (tmp_path / "set" / "deep" / "up").symlink_to("..")
     (tmp_path / "set" / "gone").symlink_to("nowhere")
     os.mkfifo(tmp_path / "set" / "pipe")
-    assert main(["data", "put", "set", "s3://sets/a"]) == 0
+    assert main(["data", "put", "set", "s3://sets/a"]) == 1
     out, err = capsys.readouterr()
     assert out == "2 files, 6 bytes, uploaded to s3://sets/a\n"
     assert sorted(err.splitlines()) == [
@@ -84,11 +84,47 @@ def test_links_behind_links_are_followed(tmp_path: Path, s3: Any, capsys: pytest
     (tmp_path / "part6").mkdir()
     (tmp_path / "part6" / "file").write_text("one")
     (tmp_path / "part6" / "next").symlink_to("../part2")
-    assert main(["data", "put", "part0", "s3://sets/a"]) == 0
+    assert main(["data", "put", "part0", "s3://sets/a"]) == 1
     out, err = capsys.readouterr()
     assert out == "7 files, 21 bytes, uploaded to s3://sets/a\n"
     assert err == f"smq: not uploaded: part0/{'next/' * 6}next: a link to a folder that contains it\n"
     assert keys(s3) == [f"a/{'next/' * depth}file" for depth in range(7)]
+
+
+UNREADABLE = Path("/proc/sys/vm/compact_memory")  # a file that not even root may read
+
+
+def test_unreadable_entries_are_left_out_alone(tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set" / "b").mkdir(parents=True)
+    (tmp_path / "set" / "b" / "a-long").symlink_to("n" * 300)
+    (tmp_path / "set" / "b" / "a-loop").symlink_to("a-loop")
+    for name in ("a", "b/file", "c"):
+        (tmp_path / "set" / name).write_text("one")
+    reasons = {"b/a-long": "File name too long", "b/a-loop": "Too many levels of symbolic links"}
+    if UNREADABLE.exists():  # on Linux
+        (tmp_path / "set" / "b" / "a-secret").symlink_to(UNREADABLE)
+        reasons["b/a-secret"] = "Permission denied"
+    assert main(["data", "put", "set", "s3://sets/a"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "3 files, 9 bytes, uploaded to s3://sets/a\n"
+    assert err.splitlines() == [f"smq: not uploaded: set/{name}: {reason}" for name, reason in reasons.items()]
+    assert keys(s3) == ["a/a", "a/b/file", "a/c"]
+
+
+def test_too_many_links_are_not_called_broken(tmp_path: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "link0").write_text("one")
+    for number in range(1, 42):  # Linux follows 40
+        (tmp_path / "set" / f"link{number}").symlink_to(f"link{number - 1}")
+    assert main(["data", "put", "set", "s3://sets/a"]) == 1
+    out, err = capsys.readouterr()
+    assert "uploaded to s3://sets/a" in out
+    assert "not uploaded: set/link41: Too many levels of symbolic links\n" in err
+    for name in ("link41", "n" * 300):
+        assert main(["data", "put", f"set/{name}", "s3://sets/b"]) == 2
+        assert capsys.readouterr().err.startswith(f"smq: set/{name} cannot be uploaded: ")
+    assert main(["data", "put", "set/link0/none", "s3://sets/b"]) == 2
+    assert capsys.readouterr().err == "smq: There is no file or folder set/link0/none here.\n"
 
 
 PUT = """
@@ -161,6 +197,18 @@ def test_markers_of_empty_folders_are_not_downloaded(
     s3.put_object(Bucket="sets", Key="full/odd/", Body=b"one")
     assert main(["data", "get", "s3://sets/full"]) == 1
     assert "not downloaded: s3://sets/full/odd/: " in capsys.readouterr().err
+
+
+def test_a_lone_marker_is_removed_as_a_folder(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    s3.put_object(Bucket="sets", Key="empty/")
+    for address in ("s3://sets/empty/", "s3://sets/empty"):
+        assert main(["data", "rm", address]) == 2
+        refusal = "smq: s3://sets/empty/ is a folder with 1 file, 0 bytes: --recursive removes it.\n"
+        assert capsys.readouterr() == ("", refusal)
+    assert keys(s3) == ["empty/"]
+    assert main(["data", "rm", "-r", "s3://sets/empty/"]) == 0
+    assert capsys.readouterr().out == "1 file removed from s3://sets/empty/\n"
+    assert keys(s3) == []
 
 
 def test_an_address_of_another_profile_needs_a_target(

@@ -7,12 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sagemaker_queue.cli.commands.run import environment_for
-from tests.programs import started
+from sagemaker_queue.cli import main
+from sagemaker_queue.cli.commands.run import environment_for, serve
+from sagemaker_queue.integrations.proxy.server import Server
+from tests.programs import signal_handlers, started
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -39,6 +43,16 @@ def proxy(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def terminate_served(port: int) -> None:
+    """Send SIGTERM to this process as soon as a server without an answer has served a connection."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert connection.recv(1) == b""
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 class TestByItself:
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_it_says_where_it_is_and_ends_when_it_is_told_to(self, number: int) -> None:
@@ -58,6 +72,14 @@ class TestByItself:
                 "smq: the proxy is ready. In the environment of your program:",
                 "smq: the proxy has ended",
             ]
+
+    def test_it_restores_the_signal_handlers_of_its_caller(self, capsys: pytest.CaptureFixture[str]) -> None:
+        before = signal_handlers()
+        with Server(0) as server:
+            Thread(target=terminate_served, args=(server.server_address[1],)).start()
+            assert serve(server) == 0
+        assert capsys.readouterr().err.endswith("smq: the proxy has ended\n")
+        assert signal_handlers() == before
 
     def test_a_port_that_is_taken(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -106,6 +128,15 @@ class TestWithACommand:
             assert process.stdout and process.stdout.readline() == "on\n"
             process.send_signal(number)
             assert process.wait(PATIENCE) == 9
+
+    @pytest.mark.parametrize(("line", "code"), [("#!/bin/sh", 7), ("#!/no/such/interpreter", 126)])
+    def test_the_signal_handlers_of_the_caller_are_restored(self, line: str, code: int, tmp_path: Path) -> None:
+        program = tmp_path / "program"
+        program.write_text(f"{line}\nexit 7\n")
+        program.chmod(0o755)
+        before = signal_handlers()
+        assert main(["proxy", "--", str(program)]) == code
+        assert signal_handlers() == before
 
     def test_no_such_command(self) -> None:
         done = proxy("--", "no-such-command")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.run import python_of
-from tests.programs import started
+from tests.programs import signal_handlers, started
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ class TestWhatItGivesBack:
         done = smq("run", "--", str(program))
         assert (done.returncode, done.stdout) == (126, "")
         assert done.stderr.startswith(f"smq: {program} cannot be executed: ")
+
+    def test_its_own_signal_handlers_if_it_cannot_be_executed(self, tmp_path: Path) -> None:
+        program = script(tmp_path / "odd", "#!/no/such/interpreter")
+        before = signal_handlers()
+        assert main(["run", "--", str(program)]) == 126
+        assert signal_handlers() == before
 
 
 @pytest.fixture(scope="module")
