@@ -208,6 +208,19 @@ def test_by_default_an_archive_may_grow_tenfold(tmp_path: Path, monkeypatch: pyt
     assert unpack(honest, tmp_path / "got").size == 3_000_000
 
 
+def test_by_default_two_archives_may_grow_tenfold_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_reader, "ALWAYS_ALLOWED", 1_000_000)
+    bounds = ArchiveBounds()
+    large = written(tmp_path / "x.tar.gz", plain(("random", bytes(i * i % 251 for i in range(3_000_000)))))
+    large.write_bytes(gzip.compress(gzip.decompress(large.read_bytes()), 0))
+    assert unpack(large, tmp_path / "x", bounds).size == 3_000_000
+    small = written(tmp_path / "y.tar.gz", plain(("a", b"1")))
+    assert unpack(small, tmp_path / "y", bounds).size == 1
+    zeros = written(tmp_path / "z.tar.gz", plain(("zeros", b"\0" * 40_000_000)))
+    with pytest.raises(StorageError, match="unpacks to more than"):
+        unpack(zeros, tmp_path / "z", bounds)
+
+
 def test_the_disk_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     packed = written(tmp_path / "x.tar.gz", plain(("f", b"\0" * 30_000_000)))

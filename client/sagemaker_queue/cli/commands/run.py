@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -10,8 +11,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,7 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
             )
         if answer == _IDLE:
             return (
-                f"{runs}, which finds sagemaker-queue but does not start it, so its training jobs would go past the "
+                f"{runs}, which finds sagemaker-queue but does not start it, so its training jobs would bypass the "
                 "queue: with -S, -I or -s, or where PYTHONPATH leads to the package, Python does not read its .pth "
                 "file. Install it in the program's own environment, or have the program call "
                 "sagemaker_queue.install(everywhere=True)."
@@ -253,7 +254,8 @@ def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
     """Return the path of the Python that runs a program, followed by Python's options; None if the Python is unknown.
 
     The Python is the program itself, or the interpreter in the program's first line (#!). If the interpreter's path is
-    too long for the first line, pip writes /bin/sh into the first line and the path into the second line.
+    too long for the first line or contains a space, pip writes /bin/sh into the first line and the path into the second
+    line.
     """
     if _is_python(program.name):
         return [str(program), *_flags(arguments)]
@@ -266,7 +268,8 @@ def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
         return None
     words = first[2:].split()
     if words == ["/bin/sh"] and second.startswith("'''exec' "):
-        words = [word.strip('"') for word in second.split()[1:2]]
+        with suppress(ValueError):  # a quotation mark without its partner
+            words = list(takewhile(lambda word: word != "$0", shlex.split(second)[1:]))
     if words and Path(words[0]).name == "env":
         named = [word for word in words[1:] if word != "-S" and "=" not in word]
         words = [shutil.which(named[0]) or "", *named[1:]] if named and _is_python(Path(named[0]).name) else []

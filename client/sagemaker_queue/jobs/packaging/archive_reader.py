@@ -20,7 +20,7 @@ from sagemaker_queue.jobs.formatting import file_size
 LARGEST_HEADER = 1 << 20  # bytes of all headers of one member
 LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of all global headers together, which apply to all members
 ALWAYS_ALLOWED = 10 * 10**9  # bytes that even a small archive may unpack to
-GROWTH = 10  # a large archive may unpack to this many times its own size
+GROWTH = 10  # large archives may unpack to this many times their own size
 MOST_FILES = 100_000
 KEPT_FREE = 1 << 28  # bytes of the disk that unpacking leaves free
 _BLOCK = 1 << 20  # bytes that are unzipped at once
@@ -36,11 +36,12 @@ class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, including headers and refused members. ``largest=None`` allows ten times the
-    archive's own size, and at least 10 GB.
+    size of all archives that were opened so far, and at least 10 GB.
     """
 
     largest: int | None = None  # bytes
     most_files: int = MOST_FILES
+    packed: int = field(default=0, init=False)  # bytes of the archives that were opened so far
     used: int = field(default=0, init=False)  # bytes
     files: int = field(default=0, init=False)
 
@@ -101,11 +102,13 @@ class _Stream:
         self._archive = archive
         self._folder = folder
         self._bounds = bounds
-        grown = GROWTH * archive.stat().st_size
-        self._largest = bounds.largest if bounds.largest is not None else max(ALWAYS_ALLOWED, grown)
+        bounds.packed += archive.stat().st_size
+        self._largest = bounds.largest if bounds.largest is not None else max(ALWAYS_ALLOWED, GROWTH * bounds.packed)
         self._file = gzip.open(archive, "rb")  # noqa: SIM115  # closed by __exit__
         self._position = 0
-        self._header_left: int | None = None  # bytes that the present headers may still have; None: content is read
+        self._header_left: int | None = (
+            None  # bytes that the present headers may still have; None while content is read
+        )
         self._next_look = 0
 
     def __enter__(self) -> _Stream:

@@ -16,7 +16,7 @@ LISTED, LISTED_BRIEFLY = 4, 2  # maximum number of lines for one kind of change,
 PROJECTS = 6  # maximum number of rows of the table
 
 _NOTHING = "Nothing of note would change."
-_NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if the preview has remarks
+_NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if something else would change
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
@@ -47,7 +47,8 @@ def _each_job_once(preview: PreviewAnswer) -> PreviewAnswer:
 
 
 def _no_change(preview: PreviewAnswer) -> str:
-    return f"  {_NO_WAIT if preview.in_use or preview.refused_submissions else _NOTHING}"
+    remarks = preview.in_use or preview.refused_submissions or preview.warnings
+    return f"  {_NO_WAIT if remarks else _NOTHING}"
 
 
 def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int) -> list[str]:
@@ -59,9 +60,10 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
     if preview.kept_waiting:
         count = len(preview.kept_waiting)
         parts.append(f"{amount(count, 'job')} would not start now: {_names(preview.kept_waiting, count, named)}.")
-    for eviction in preview.evictions[:listed]:
+    shown = preview.evictions[:listed]
+    for eviction in shown:
         parts.append(f"{clean(eviction.job)} would be stopped for {clean(eviction.claimant)} ({clean(eviction.rule)}).")
-    parts += _more(len(preview.evictions) + preview.more_evictions - listed, "would be stopped")
+    parts += _more(len(preview.evictions) + preview.more_evictions - len(shown), "would be stopped")
     parts += _unstartable(preview.unstartable, preview.more_unstartable, named, listed)
     lines = [folded(str(part), width, hanging="  ") for part in parts]
     lines += _waits("would start sooner", preview.sooner, preview.more_sooner, preview, listed)
@@ -86,10 +88,11 @@ def _waits(what: str, waits: Sequence[ChangedWait], more: int, preview: PreviewA
     if not waits:
         return []
     lines = [f"  {amount(len(waits) + more, 'job')} {what}:"]
-    for wait in waits[:listed]:
+    shown = waits[:listed]
+    for wait in shown:
         now, then = (_when(start, preview) for start in (wait.start_now, wait.start_then))
         lines.append(f"    {clean(wait.job)} {then} instead of {now}")
-    left = len(waits) + more - listed
+    left = len(waits) + more - len(shown)
     return [*lines, *([f"    ... and {left} more"] if left > 0 else [])]
 
 
@@ -130,7 +133,7 @@ def _slots(slots: Mapping[str, int]) -> str:
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
     """Return warnings, reasons why applying the policy needs --force, and parts that were not previewed."""
     remarks = [*preview.refused_submissions, *preview.warnings, *preview.in_use]
-    if preview.in_use and not preview.warnings:  # --force does not help against the warnings
+    if preview.in_use and not preview.warnings:  # with warnings, the policy would be refused even with --force
         remarks.append(
             "Applying it takes --force: running jobs continue, and waiting jobs that no longer fit wait with a reason."
         )

@@ -134,6 +134,21 @@ class TestPreview:
         assert capsys.readouterr().out == page
         assert json.loads(server.received[0].body)["hours"] == 0
 
+    def test_a_refusal(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
+        server.answers(200, {**NOTHING, "warnings": ["The pools have more than MaxCapacity instances."]})
+        assert main(["policy", "preview", policy]) == 0
+        out = capsys.readouterr().out
+        assert "The pools have more than MaxCapacity instances." in out and "Nothing of note" not in out
+
+    def test_more_changes_than_the_answer_lists(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
+        evictions = [{"job": "a", "claimant": "b", "rule": "Priority"}]
+        waits = [{"job": "late", "startNow": AT, "startThen": None}]
+        more = {"evictions": evictions, "moreEvictions": 5, "later": waits, "moreLater": 7}
+        server.answers(200, {**NOTHING, **more})
+        assert main(["policy", "preview", policy]) == 0
+        out = capsys.readouterr().out
+        assert "... and 5 more would be stopped." in out and "... and 7 more\n" in f"{out}\n"
+
     def test_what_it_drops(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         server.answers(200, {**NOTHING, "inUse": ["The project b still has job1."]})
         assert main(["policy", "preview", policy]) == 0

@@ -129,6 +129,8 @@ class TestItsPython:
             ("#! /opt/env/bin/python -E", ["/opt/env/bin/python", "-E"]),
             (f"#!/usr/bin/env -S {sys.executable} -u", [sys.executable, "-u"]),
             ("#!/bin/sh\n'''exec' \"/long/path/python3\" \"$0\" \"$@\"\n' '''", ["/long/path/python3"]),
+            ("#!/bin/sh\n'''exec' \"/a folder/python3\" -s \"$0\" \"$@\"\n' '''", ["/a folder/python3", "-s"]),
+            ("#!/bin/sh\n'''exec' \"/open/python3 \"$0\" \"$@\"\n' '''", None),
             ("#!/usr/bin/env -S no-such-python3 -u", None),
             ("#!/bin/bash", None),
             ("\x7fELF", None),
