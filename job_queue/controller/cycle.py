@@ -221,7 +221,7 @@ class Controller(ControllerPart):
             self._repository, self._clock, promised_by or invocation.holder, was_woken=promised_by is not None
         )
         planned_generation, opened = opener.begin(seen)
-        work, unfinished = _RemainingWork(), _RemainingWork()
+        work, unfinished, has_run = _RemainingWork(), _RemainingWork(), False
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._repository.notify(LeaseConflict())
@@ -230,6 +230,7 @@ class Controller(ControllerPart):
                     return
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
+                has_run = True
                 try:
                     work = self._cycle(opener, opened, invocation, adoptions, one_by_one=work.has_unrecorded)
                 except Unavailable as error:
@@ -258,8 +259,21 @@ class Controller(ControllerPart):
                     if due is None or not self._wait_for_next_cycle(invocation, promise, due):
                         return
             opened = opener.acquire()
-        if isinstance(opened, OpenedCycle):  # the lease was taken, but no time is left for a cycle
+        self._hand_over(invocation, promise, opened, has_run=has_run)
+
+    def _hand_over(
+        self, invocation: Invocation, promise: CyclePromise, opened: OpenedCycle | LeaseHeld, *, has_run: bool
+    ) -> None:
+        """Release the lease, and wake another invocation for a cycle, because no time is left for a cycle here.
+
+        Invocations that met this lease or promise rely on this invocation. An invocation that was woken and had no time
+        for any cycle wakes no other, because such wake-ups could repeat without end.
+        """
+        if isinstance(opened, OpenedCycle):
             self._repository.release(opened.lease)
+        if has_run or invocation.woken_by is None:
+            due = opened.expires + 1 if isinstance(opened, LeaseHeld) else self._clock()
+            self._wait_for_next_cycle(invocation, promise, due)
 
     def _wait_for_next_cycle(self, invocation: Invocation, promise: CyclePromise, due: float) -> bool:
         """Wait until another cycle is due. Return False if another invocation or the tick will run that cycle."""

@@ -139,6 +139,11 @@ def test_no_cycle_begins_without_the_time_to_end_it() -> None:
     queue.controller.wake(queue.invocation(remaining=lambda: 19.0))
     assert queue.state("job1") == "pending"
     assert queue.training.calls == []
+    (by,) = queue.woken  # another invocation runs the cycle
+    queue.controller.wake(queue.invocation(remaining=lambda: 19.0, woken_by=by))
+    assert queue.woken == [by], "an invocation without time for any cycle wakes no other one for ever"
+    queue.controller.wake(queue.invocation(may_wait=True, woken_by=queue.woken.pop()))
+    assert queue.state("job1") == "running"
 
 
 def test_a_launch_is_not_asked_for_without_the_time_for_its_answer() -> None:

@@ -34,6 +34,32 @@ def test_the_queue_goes_on_at_most_25_s_after_its_holder_was_killed() -> None:
     assert queue.now - killed <= 25
 
 
+def test_a_holder_without_time_for_the_cycle_that_others_rely_on_wakes_another_one() -> None:
+    queue = Harness()
+    crashed(queue)
+    queue.submit("job1", 1)
+    (by,) = queue.woken
+    queue.woken.clear()
+    commit, acquire, left, accepted = queue.repository.commit, queue.repository.acquire, [45.0], list[str]()
+
+    def commit_beside_a_submission(*args: Any, **options: Any) -> None:
+        commit(*args, **options)
+        if not accepted:
+            accepted.append("job2")
+            queue.submit("job2", 1)  # finds the lease held, and relies on the promise of the holder
+
+    def slow_acquire(*args: Any, **options: Any) -> Any:
+        acquired = acquire(*args, **options)
+        left[0] = 19.0 if accepted else 45.0
+        return acquired
+
+    queue.repository.commit = commit_beside_a_submission  # type: ignore[method-assign]
+    queue.repository.acquire = slow_acquire  # type: ignore[method-assign]
+    queue.controller.wake(queue.invocation(remaining=lambda: left[0], may_wait=True, woken_by=by))
+    assert (queue.states(), queue.woken) == ({"job1": "running", "job2": "pending"}, [by])
+    assert isinstance(queue.repository.acquire("any", queue.now), Lease), "the lease is free"
+
+
 def test_many_that_find_the_lease_held_ask_once() -> None:
     queue = Harness()
     crashed(queue)
