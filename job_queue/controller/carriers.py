@@ -1,4 +1,4 @@
-"""Create and stop carriers (shared instances), assign members to them, apply reports, stop silent agents (ADR 0079).
+"""Create and stop carriers of shared instances, assign members, and apply the reports of agents (ADR 0079).
 
 A carrier has at most one attempt. A carrier that could not be launched is given up.
 Members follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
@@ -255,7 +255,7 @@ class Carriers(ControllerPart):
         return changed
 
     def _record_agent_key(self, carrier: Job) -> bool:
-        """Record the key of a carrier's agent: the first key that was published after the container had started."""
+        """Record the key that a carrier's agent has published, unless it was published before the container started."""
         if carrier.agent_key is not None or carrier.state is not JobState.RUNNING or carrier.cancelled:
             return False
         found = self._training.introduction(carrier.launched or "")

@@ -62,7 +62,7 @@ class Invocation:
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
     may_wait: bool = False  # whether the invocation may sleep until more is due, as no caller waits for its answer
-    woken_by: str | None = None  # the holder that woke this invocation, to keep its promise (`opening.CyclePromise`)
+    woken_by: str | None = None  # the holder whose promise (`opening.CyclePromise`) this invocation keeps
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
@@ -169,7 +169,7 @@ class Controller(ControllerPart):
     def tick(self, invocation: Invocation) -> None:
         """Compare the records with SageMaker, then raise the generation and run cycles as in `wake`.
 
-        SageMaker is called before the lease is taken, so that no other invocation waits for SageMaker's answers.
+        The comparison is made before the lease is taken, so that no other invocation waits for SageMaker's answers.
         Mailboxes are read after the cycles, because users can fill mailboxes so that reading takes long. Without
         carriers, no mailbox is read.
         """
@@ -198,7 +198,7 @@ class Controller(ControllerPart):
             return False
 
     def _refresh_training_plans(self, metadata: Metadata) -> None:
-        """Refresh the training plans for the next cycle. Log errors only: the comparison needs no training plans."""
+        """Refresh the training plans for the next cycle. Only log an error, so that the comparison follows."""
         try:
             self._training_plans.refresh(metadata)
         except Exception as error:
@@ -523,7 +523,10 @@ class _LaunchRates:
 
     @property
     def next_at(self) -> float:
-        """The earliest time at which a call may be sent at a site where launches wait, else at the home site."""
+        """The earliest time, in epoch seconds, at which a call may be sent at a site where launches wait.
+
+        If no launches wait, the home site counts.
+        """
         return min(self._bucket(key).next_at for key in self._waiting or ("",))
 
     def _count_call(self, site: Site | None) -> bool:

@@ -220,7 +220,7 @@ class Launcher(ControllerPart):
         return recorded is not None and not recorded.state.holds_slots
 
     def _refuse_leader(self, lease: Lease, carrier: Job, sent_at: int, message: str) -> None:
-        """Record the refusal of a carrier for its first member, because the carrier was launched with its request.
+        """Record a carrier's refusal for its first member, because the carrier was launched with the member's request.
 
         Otherwise the queue would launch a further carrier for this member, which SageMaker would refuse too. A refusal
         that names fields of the pool or of the queue never fails the member.
@@ -269,7 +269,7 @@ class Launcher(ControllerPart):
     def _give_up(
         self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], JobTransition]
     ) -> Job | None:
-        """Register the job's waiting queue, and record a transition that may return the job to this queue.
+        """Register the job's waiting queue, and record a transition that may return the job to this waiting queue.
 
         Return the changed job, or None if the launch is over.
         """

@@ -253,7 +253,7 @@ class Reconciler(ControllerPart):
     # --- the comparison with each tick -----------------------------------------------------------
 
     def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare the records with SageMaker's lists. No lease is needed, because nothing recorded here takes a slot.
+        """Compare the records with SageMaker's lists. No lease is needed, because no job gets a slot here.
 
         All sites are compared at the same time. A site that does not respond is left to a later comparison.
 
@@ -301,7 +301,7 @@ class Reconciler(ControllerPart):
             return Comparison()
 
     def _compare_or_back_off(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare another site. If the site does not respond, begin backoffs of its pools; otherwise end them."""
+        """Compare another site. Begin backoffs of its pools if it does not respond, else end such backoffs."""
         try:
             found = self._compare_at(site, metadata, enough_time)
         except SiteSilent as error:
@@ -315,7 +315,7 @@ class Reconciler(ControllerPart):
         return found
 
     def _backoffs_at(self, site: Site, metadata: Metadata, message: str) -> tuple[CapacityBackoff, ...]:
-        """Return the backoffs of a silent site's pools, so that plans start no jobs and reserve no slots there."""
+        """Return the backoffs of the pools of a site that does not respond, so that plans use no slots there."""
         typed = [pool.name for pool in self._pools_at(site, metadata) if pool.instance_type]
         return backoffs_of_silent_site(metadata.capacity_backoffs, typed, self._clock(), message)
 

@@ -217,8 +217,8 @@ class Admission:
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
         """Return the alternatives, if possible beginning with a free one that takes no slots of `OnlyPoolClaims`.
 
-        The first free alternative gives way only to an alternative of the same size. The second phase keeps the order,
-        because all jobs with claims were tried in the first phase.
+        If the job accepts several sizes, the first free alternative gives way only to one of the same size. The second
+        phase keeps the order, because all jobs with claims were tried in the first phase.
         """
         if len(needs) < 2 or not self._is_first_phase:
             return needs

@@ -156,7 +156,7 @@ class OnlyPoolClaims:
         self._claimed.clear()
         left = {pool: self._state.available_soon(pool) for pool in self._state.free} if self._claimants else {}
         taken: Counter[NodeAndPool] = Counter()
-        hopeless: set[object] = set()  # (project, equivalence key) of jobs that cannot be served
+        hopeless: set[object] = set()  # (project, equivalence key) of jobs beyond their quota or entitlement
         for job in self._claimants:
             possible = [need for need in job.alternatives if covers(left, need)]
             if not possible or not self._waits(job) or (job.project, job.equivalence_key) in hopeless:

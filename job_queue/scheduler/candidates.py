@@ -39,9 +39,10 @@ class Candidate:
     job: WaitingJob
     project: ShareNode
     rank: int  # priority without aging; interactive jobs may rank above all priorities (policy: `first`)
-    alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools and do not back off, best first
+    # alternatives that fit into the job's pools and do not back off, best first; with `backs_off`, all that fit
+    alternatives: tuple[Slots, ...]
     key: WaitingKey  # sort key among the jobs of its project
-    patient: bool  # whether the job has waited longer than the setting `patience`
+    patient: bool  # whether the job has waited longer than `patience`; false if it may start `on_free_slots_only`
     equivalence_key: tuple[Any, ...]  # demand and properties: jobs with the same key differ only in priority and times
     pools: frozenset[str]  # every pool in which the job could run
     assumed_runtime: float  # seconds; decides whether the job would end before a patient job can start
@@ -50,7 +51,10 @@ class Candidate:
     backs_off: bool = False  # the job's pools back off: the job does not start, but keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
-        """Return the part of a reservation that the job can use: one alternative, or less."""
+        """Return the part of a reservation that the job can use.
+
+        The part is one alternative. If no alternative is covered, the part is at most the largest need in each pool.
+        """
         for need in self.alternatives:
             if covers(reserved, need):
                 return need

@@ -409,7 +409,10 @@ class Plan:
 
     @property
     def begins(self) -> dict[str, Slots]:
-        """The slots of each job that starts. The first member of a new carrier has the carrier's slot, others none."""
+        """The slots of each job that starts.
+
+        The first member of a new carrier has the carrier's slot. All other members have no slots.
+        """
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
         assigned = {it.job: NOTHING for it in self.allocations}

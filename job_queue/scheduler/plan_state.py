@@ -250,7 +250,7 @@ class PlanState:
         return sorted(lower, key=lambda holder: holder.key)
 
     def transfer(self, candidate: Candidate, holders: Sequence[Candidate]) -> None:
-        """Drop the reservations of these jobs, and make the candidate the claimant of their evictions."""
+        """Drop the reservations of these jobs, and make the candidate the claimant of the evictions made for them."""
         losers = {holder.name for holder in holders}
         for holder in holders:
             self.drop_reservation(holder)
@@ -390,7 +390,7 @@ class PlanState:
             self.settle(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
-        """Deduct these slots from the surplus, because a job gets the slots."""
+        """Deduct these slots from the surplus, because a job gets the slots or a victim keeps them."""
         for pool in self._surplus.keys() & slots.keys():
             self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 

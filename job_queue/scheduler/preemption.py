@@ -152,8 +152,8 @@ def reclaim(claim: SlotClaim) -> VictimSearch | None:
 def preempt_and_reclaim(claim: SlotClaim) -> VictimSearch | None:
     """Preempt in the claimant's project until the project is within its entitlement, and reclaim the rest.
 
-    If that does not suffice, try again: preempt until no slots are lacking or no lower priority is left, and reclaim
-    the rest. Return None if this does not suffice either.
+    If that does not suffice, try again: preempt until no slots are lacking and no bound is exceeded, or until no lower
+    priority is left, and reclaim the rest. Return None if this does not suffice either.
     """
     for all_own in (False, True):
         search = VictimSearch(claim, Bound.ENTITLEMENT)

@@ -191,7 +191,7 @@ class Victim:
     demand: tuple[Slots, ...] = ()  # the alternatives to which the job may migrate
     start: Candidate | None = None  # the candidate, if this is a start of this plan
     launching: bool = False  # whether the job is being launched, and so can be evicted only once it runs
-    is_evicted: bool = False  # whether this plan evicts the job
+    is_evicted: bool = False  # whether this plan evicts the job, or a claimant counts on its eviction by a later plan
 
     @property
     def idle(self) -> bool:

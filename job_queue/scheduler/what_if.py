@@ -29,7 +29,7 @@ class WhatIfOutcome:
 class RaisedAmount:
     """A higher limit or quota of one project or department in one pool."""
 
-    queue: str
+    queue: str  # name of the project or department
     pool: str
     now: int
     needed: int

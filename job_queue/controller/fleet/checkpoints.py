@@ -16,7 +16,10 @@ from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Plan, Policy
 
 NewestAt = Callable[[Site | None], Callable[[str], float | None]]
-"""Function: site of a bucket -> function: address in S3 -> epoch seconds of the newest object there, or None."""
+"""Returns a function for the buckets of a site. The site None is the home site.
+
+The returned function takes an S3 address, and returns the epoch seconds of the newest object there, or None.
+"""
 
 
 class CheckpointTimes(ControllerPart):

@@ -102,9 +102,9 @@ class Lookups:
         self._last_by_name.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
-        """Return at most `MOST_LOOKED_UP` names, one per owner in turn. New names come first, then the longest unread.
+        """Return at most `MOST_LOOKED_UP` names, one per owner in turn: new names first, then the oldest look-ups.
 
-        A name is looked up again only while its job is alive, so names without a look-up are more likely to have ended.
+        A name is looked up again only if its job was alive. So jobs that were not looked up are likelier to have ended.
         A new process remembers no look-ups, so it begins at another position of the sorted names in each minute.
 
         :param names: owner of dependents -> names of their dependencies.

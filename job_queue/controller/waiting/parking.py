@@ -34,7 +34,7 @@ from job_queue.scheduler import (
     group_of,
 )
 
-PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget or a training plan
+PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget, a drain or a training plan
 _CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
 KEPT_OF_FULL_GROUP = 1  # jobs of a full group, or of an owner at the interactive limit, that stay in the window
 

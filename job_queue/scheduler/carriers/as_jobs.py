@@ -14,7 +14,7 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
 
     The job's priority and number of preemptions are the highest of the carrier's members. The cost of stopping the job
     is the members' lost GPU-seconds per GPU of the carrier. A running carrier on which no member stays or joins counts
-    as stopping, so its instance counts as being freed.
+    as stopping, so its instance counts as being freed. A carrier whose stop was just denied counts as running.
     """
     return (carrier_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 

@@ -21,7 +21,7 @@ class MemberHolds:
         self._plan_independent: list[Hold] = []  # holds that do not depend on the plan
 
     def never_fits(self, member: WaitingJob) -> None:
-        """Add a hold for a member that needs more GPUs than any shared instance of its pools has."""
+        """Add a hold for a member that fits on no instance of its pools, or whose pools are not in the policy."""
         pools = {pool.name: pool for pool in self._snapshot.policy.pools}
         named = [pools[pool] for need in member.demand for pool in need if pool in pools]
         if not named:
@@ -38,8 +38,8 @@ class MemberHolds:
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
         """Add a hold for a member whose group has no place left.
 
-        :param used: jobs of the group that are active or come before this member.
-        :param most: jobs of the group that may be active at a time.
+        :param used: number of jobs of the group that are active or come before this member.
+        :param most: number of jobs of the group that may be active at a time.
         """
         message = group_limit_message(member, used, most)
         self._plan_independent.append(Hold(member.name, WaitReason.GROUP_LIMIT, message))

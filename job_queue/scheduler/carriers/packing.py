@@ -117,7 +117,7 @@ class Packing:
         :param closed: carriers that the member may not join.
         """
         size, member_class = member.gpus or 0, (_member_class(member), closed)
-        # Free GPUs only become fewer until members are evicted. So if a member found no place, no larger member can.
+        # Free GPUs only become fewer until members are evicted. So if a member finds no place, no larger one does.
         if member.name not in self._keepers and size >= self._no_place.get(member_class, size + 1):
             return False
         for at_once in (True, False):
@@ -160,7 +160,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep_carrier_for(self, member: WaitingJob) -> None:
-        """Keep the GPUs that become free on one carrier for a member, if it has waited longer than `patience`."""
+        """Keep the GPUs that become free on one carrier for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -184,7 +184,7 @@ class Packing:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind, project and demand."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
-        full: dict[object, int] = {}  # (class, size) -> number of bins, from the first, without a place
+        full: dict[object, int] = {}  # (class, size) -> number of leading bins that have no place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
             size, member_class = member.gpus or 0, (member.kind, member.project, demand)

@@ -113,7 +113,7 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> frozenset[str]:
-        """Return the carriers that a member may not join, because it would delay other jobs that are to start there.
+        """Return the carriers that a member may not join, because joining would delay other jobs that will start there.
 
         The other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
         be evicted after the guaranteed runtimes of its members.
@@ -230,8 +230,8 @@ class _SharedPlan:
 
         most_valuable = self._most_valuable_carriers()
         for carrier in self._packing.movable_carriers():
-            # The most valuable carrier of a group is evicted last. So if no job gains when this carrier is emptied, no
-            # job gains when another carrier of the group is emptied.
+            # The most valuable carrier of a group is evicted last. So if emptying that carrier helps no job, emptying
+            # another carrier of the group helps no job either.
             if not gained(most_valuable[self._group_of(carrier)])[0]:
                 continue
             claimants, evictions = gained(carrier)
@@ -241,7 +241,10 @@ class _SharedPlan:
         return False
 
     def _group_of(self, carrier: str) -> tuple[str, str, str]:
-        """Return the group of a carrier: pool, project and owner. Freed instances of a group are interchangeable."""
+        """Return the group of a carrier: pool, project and owner. Freed instances of a group are interchangeable.
+
+        The tag `group` has no influence here.
+        """
         job = carrier_as_job(self._packing, self._packing.carriers[carrier], self._snapshot.now)
         return next(iter(job.slots)), job.project, job.owner
 
@@ -345,7 +348,7 @@ def _is_for(carrier: Carrier, job: WaitingJob) -> bool:
 def _free_slots(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ()) -> Counter[str]:
     """Return the slots that are free or being freed; negative if a pool is too small.
 
-    Carriers hold their slots until they stop.
+    Empty carriers also hold their slots, until their stops are requested.
 
     :param gone: carriers and jobs that are evicted.
     :param starts: slots of jobs that start.

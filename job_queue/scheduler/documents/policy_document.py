@@ -83,7 +83,7 @@ def read_fields(
 
 
 def _is_similar(name: str, known: str) -> bool:
-    """Return whether a name differs from a known one by one letter, or only by case, hyphens and underscores."""
+    """Return whether two names differ by at most one letter. Case, spaces, hyphens and underscores do not count."""
     wrong, right = (re.sub("[-_ ]", "", text).casefold() for text in (name, known))
     if abs(len(wrong) - len(right)) > 1:
         return False

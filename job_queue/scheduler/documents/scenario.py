@@ -87,7 +87,7 @@ def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Sna
     """Expand the shorthand `reserved_for` of the scenario format.
 
     The slots of the stopping job are reserved for the waiting job. The scenario may have reserved these slots already.
-    So they are added only if the waiting job's reservation does not cover one of its alternatives.
+    So they are added only if the waiting job's reservation covers none of its alternatives.
 
     :param makes_room_for: stopping job -> the waiting job that gets its slots.
     """

@@ -93,7 +93,7 @@ def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[lis
     """Divide slots by weight among children that request slots. No child gets more than its request.
 
     A child whose part exceeds its request gets its request, and the rest is divided again among the other children.
-    Return the parts, and whether the whole rest is divided. If the rest is not divided, the parts are whole numbers.
+    Return the parts, and whether the whole rest is divided. If slots are left over, the parts are whole numbers.
 
     :param requests: request and weight of each child.
     """
@@ -118,8 +118,8 @@ def _round_down(
     """Round parts down, and give one remaining slot each to the children with the largest remainders.
 
     Children with equal remainders are in policy order. With past use the order is: children that already hold more than
-    their rounded part, largest growth of the remainder by past use, largest remainder. If the remainder were compared
-    before growth, a child with a small weight would come first only if it is far behind its fair share.
+    their rounded part, largest growth of the remainder by past use, largest remainder. If the remainder came
+    before its growth, a child with a small weight would be first only if it is far behind its fair share.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.

@@ -13,7 +13,7 @@ from job_queue.scheduler.documents.policy_schema import Budget, Policy, Project
 from job_queue.scheduler.model import PastUse, Slots
 from job_queue.scheduler.sharing.spending import period_start
 
-MOST_OWNERS = 10_000  # of more than twice as many owners in a project, only this number with the most use is kept
+MOST_OWNERS = 10_000  # if a project has more than twice as many owners, only this many with the most use are kept
 LN2 = log(2)
 
 
