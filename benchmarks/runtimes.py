@@ -71,7 +71,7 @@ def row(what: str, predicted: Predicted) -> str:
 
 
 def _ordered(known: Sequence[tuple[float, Prediction]]) -> Iterator[float]:
-    """Yield, for each pair with different runtimes, 1 if the predicted order is right, 0 if not; 0.5 if it is a tie."""
+    """Yield, for each pair with different runtimes, 1 if the predicted order is right, 0.5 if there is none, else 0."""
     random = Random(0)
     for _ in range(PAIRS):
         (one, of_one), (other, of_other) = random.choice(known), random.choice(known)

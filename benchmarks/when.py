@@ -10,9 +10,9 @@ day are repeated. Errors of earlier estimates count only if their outcomes were 
 - near: part of the other estimates for which the wait was within 25 % or 10 minutes of the estimate
 - interval: part of the estimates that have an interval
 - 80 %: part of the intervals that contain the start
-- 95 %: part of the bounds that are not before the start
-- width: median of the interval's upper end divided by its lower end, both plus five minutes
-- bound: median of the bound divided by the actual wait, both plus five minutes
+- 95 %: part of the bounds (by which jobs should start, with 95 % probability) that are not before the start
+- width: median ratio of the interval's upper end to its lower end, as waits, each plus five minutes
+- bound: median ratio of the wait until the bound to the actual wait, each plus five minutes
 """
 
 import argparse
@@ -53,7 +53,7 @@ from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-LOAD = 0.9
+LOAD = 0.9  # part of the time for which instances are busy
 GANG = 2  # minimum number of instances of the jobs in the row "several"
 LIKELY = 20  # number of equally likely runtimes of each job
 
@@ -90,13 +90,13 @@ class Checked:
 
     @property
     def width(self) -> float:
-        """The upper end of the interval divided by the lower end, both plus five minutes."""
+        """The wait until the interval's upper end, divided by that until its lower end, each plus five minutes."""
         earliest, latest, _ = self._ends
         return (latest + OFFSET_SECONDS) / (earliest + OFFSET_SECONDS)
 
     @property
     def excess(self) -> float:
-        """The bound divided by the actual wait, both plus five minutes."""
+        """The wait until the bound, divided by the actual wait, each plus five minutes."""
         return (self._ends[2] + OFFSET_SECONDS) / (self.waited + OFFSET_SECONDS)
 
     @property

@@ -35,7 +35,8 @@ class _Task:
 
 
 _tasks: dict[str, _Task] = {}
-_current: ContextVar[tuple[Json, Json]] = ContextVar("_current")  # the execution of a thread, and its context object
+# The execution that runs in this thread, and the context object (`$$`) that Step Functions gives its states.
+_current: ContextVar[tuple[Json, Json]] = ContextVar("_current")
 
 
 def install() -> None:
@@ -50,7 +51,9 @@ def install() -> None:
         execution, context = _current.get()
         task = _tasks[token] = _Task(execution)
         if allowed := state.get("HeartbeatSeconds"):
-            run = contextvars.copy_context().run  # ministack finds tokens by the account and the region of the context
+            # A new thread has no context variables. ministack needs two of them, the account and the region, to find a
+            # token.
+            run = contextvars.copy_context().run
             threading.Thread(target=run, args=(_expect_heartbeats, token, task, allowed), daemon=True).start()
         try:
             return invoke(resource, given, token, state)
