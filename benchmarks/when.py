@@ -212,12 +212,12 @@ def speed(futures: int | None) -> Iterator[str]:
     )
     likely = {job.name: sorted(random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in waiting}
     likely |= {job.name: sorted(9000 + random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in active}
-    came = [
+    arrived = [
         SimulatedJob(job.name, job.project, job.priority, job.demand, now - n * DAY / 1000, 0)
         for n, job in enumerate(waiting, start=1)
     ]
-    come = repeat_arrivals(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
-    for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", come)):
+    repeated = repeat_arrivals(arrived, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
+    for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", repeated)):
         began = time.process_time()
         estimates = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
         last = max((it.start or now) - now for it in estimates.values())
