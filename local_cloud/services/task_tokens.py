@@ -17,6 +17,7 @@ from typing import Any
 from ministack.core.responses import error_response_json, new_uuid
 from ministack.services import stepfunctions
 
+PAUSE_SECONDS = 0.05  # shortest pause between two checks of an overdue task
 Answer = Any  # ministack's response
 Json = dict[str, Any]
 
@@ -83,7 +84,7 @@ def _checked(handle: Callable[[Json], Answer]) -> Callable[[Json], Answer]:
 
 def _expect_heartbeats(token: str, task: _Task, allowed: float) -> None:
     """Let a task fail if it has had no heartbeat for the allowed number of seconds."""
-    while not task.closed.wait(max(0.0, task.last_heartbeat + allowed - time.monotonic())):
+    while not task.closed.wait(max(PAUSE_SECONDS, task.last_heartbeat + allowed - time.monotonic())):
         waiting = stepfunctions._task_tokens.get(token)
         if time.monotonic() - task.last_heartbeat >= allowed and waiting:
             waiting["error"] = {"Error": "States.HeartbeatTimeout", "Cause": f"No heartbeat for {allowed} seconds"}
