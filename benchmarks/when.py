@@ -217,11 +217,11 @@ def speed(futures: int | None) -> Iterator[str]:
         for n, job in enumerate(waiting, start=1)
     ]
     repeated = repeat_arrivals(arrived, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
-    for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", repeated)):
+    for what, arrivals in (("no arrivals", no_arrivals), ("1,000 arrivals a day", repeated)):
         began = time.process_time()
         estimates = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
         last = max((it.start or now) - now for it in estimates.values())
-        yield f"{what}: {time.process_time() - began:.1f} s; the last to start is told {last / HOUR:.0f} hours"
+        yield f"{what}: {time.process_time() - began:.1f} s; the latest expected start is in {last / HOUR:.0f} hours"
 
 
 def rows(name: str, checked: Sequence[Checked]) -> Iterator[str]:
@@ -272,7 +272,7 @@ def main() -> None:
     )
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of drawn priorities and made-up loads (0)")
-    parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
+    parser.add_argument("--alone", action="store_true", help="estimate without further arrivals of jobs")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
     parser.add_argument("--synthetic", action="store_true", help="a made-up load of 60 days, with and without a change")
     parser.add_argument("--speed", action="store_true", help="how long a forecast takes, with 1,000 waiting jobs")
