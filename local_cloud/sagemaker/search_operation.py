@@ -40,7 +40,7 @@ def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(job: AnyJob) -> dict[str, Any]:
-    """Return a training job as Search returns it: described, with its tags."""
+    """Return a training job as Search returns it: the fields of DescribeTrainingJob that Search has, and the tags."""
     shape: Any = service_model().shape_for("TrainingJob")
     described = {name: value for name, value in job.describe().items() if name in shape.members}
     return {**described, "Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
