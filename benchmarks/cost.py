@@ -60,7 +60,7 @@ class Counted:
 
     minute: Units  # a minute without a job
     job: Units  # a job from its submission to its end
-    hour: Units  # an hour in which a person follows a waiting job
+    hour: Units  # added by a person who follows a waiting job for an hour
 
     def as_json(self) -> dict[str, Any]:
         """Return the units, rounded to four significant digits."""

@@ -42,6 +42,7 @@ PRIORITIES = 5
 SHORT, LONG = 0.3, 3.0  # seconds of training; LONG for the lowest priority, whose jobs also wait for the gate file
 PATIENCE = 1800.0  # seconds
 KIND = "ml.p5.48xlarge"
+# Prefixes of FailureReason if SageMaker, and not the job, has caused the failure.
 NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
 
 
@@ -55,7 +56,7 @@ class Outcome:
     preempted: int  # attempts that were stopped
     most_in_use: int
     dead_letters: int
-    faults: list[str]  # errors of the queue: none are expected
+    faults: list[str]  # the queue's own errors, not the injected faults: none are expected
 
 
 def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Outcome:

@@ -6,8 +6,8 @@ in an ordinary account and in a new account, which has a Lambda concurrency of 1
 AWS does. The figures are the same on any machine.
 
 On a local cloud, 16 threads first submit many jobs at once. Then a storm of SageMaker's events arrives during a long
-backlog, while short jobs start and end and a user calls the API. The events are repeated ends, progress of running
-jobs, and events of unknown jobs. The status is 1 if a job is lost, the API fails, or jobs stop starting.
+backlog, while short jobs start and end and a user calls the API. The events are repeated ends of jobs, and events of
+unknown jobs. The status is 1 if a job is lost, a call or an event fails, or the short jobs do not all complete.
 """
 
 import argparse
@@ -86,7 +86,7 @@ class Events:
             self.targets.deliver(event)
 
     def storm(self) -> Iterator[str]:
-        """Yield repeated events of ended jobs and events of unknown jobs, alternately and without end."""
+        """Yield events without end: repeated events of ended jobs, alternately with events of unknown jobs."""
         for number in itertools.count():
             if number % 2 and self.ended:
                 yield self.ended[number % len(self.ended)]
@@ -157,7 +157,7 @@ class Load:
         return sum(job.state == "completed" for job in self._queue.jobs("finished"))
 
     def lost(self) -> list[str]:
-        """Return the accepted jobs that the queue does not list exactly once."""
+        """Return the submitted jobs that the queue does not list exactly once."""
         known = Counter(job.job for job in [*self._queue.jobs("live"), *self._queue.jobs("finished")])
         return [name for name in self._names if known[name] != 1]
 

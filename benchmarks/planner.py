@@ -53,9 +53,9 @@ def plain(active: int, waiting: int, projects: int = 20) -> Snapshot:
 
 
 def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snapshot:
-    """Return a snapshot with several pools, gangs of 1 to 4 slots, second alternatives and four departments.
+    """Return a snapshot with several pools, gangs of 1 to 4 slots and four departments.
 
-    Jobs have different priorities, and a tenth of them are not preemptible.
+    Half of the jobs may use a second pool instead. Jobs have different priorities, and a tenth are not preemptible.
     """
     random = Random(1)
     names = [f"pool{n}" for n in range(pools)]
@@ -219,7 +219,7 @@ def print_sizes(tries: int) -> None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one try each")
     parser.add_argument("--reclaim", action="store_true", help="only the gangs that reclaim whole instances")

@@ -399,9 +399,9 @@ OURS: Mapping[str, tuple[Settings, Sequence[float]]] = {  # settings, and the we
 class PolicyFigures:
     """The figures of a policy on a trace."""
 
-    waits: Sequence[float]
-    jct: float
-    highest: float  # mean wait
+    waits: Sequence[float]  # seconds, for each job
+    jct: float  # mean seconds
+    highest: float  # mean wait in seconds of the jobs with the highest drawn priority
     rho: float | None = None
     preemptions: Sequence[int] = field(default_factory=tuple)
 

@@ -71,7 +71,7 @@ def row(what: str, predicted: Predicted) -> str:
 
 
 def _ordered(known: Sequence[tuple[float, Prediction]]) -> Iterator[float]:
-    """Yield, for each pair with different runtimes, 1 if the predicted order is right, 0 if not; 0.5 if it is a tie."""
+    """Yield, for each pair with different runtimes, 1 if the predicted order is right, 0.5 if there is none, else 0."""
     random = Random(0)
     for _ in range(PAIRS):
         (one, of_one), (other, of_other) = random.choice(known), random.choice(known)
@@ -90,10 +90,10 @@ def main() -> None:
         trace = read_trace(path)
         name = path.name.partition(".")[0]
         at_submission, after_an_hour = replayed(trace, lambda job: traits_of(job, job.group))
-        alone, _ = replayed(trace, lambda job: JobTraits())
+        without_traits, _ = replayed(trace, lambda job: JobTraits())
         print(row(f"{name}, at submission", at_submission))
         print(row(f"{name}, after an hour", after_an_hour))
-        print(row(f"{name}, at submission, none alike", alone), flush=True)
+        print(row(f"{name}, at submission, none alike", without_traits), flush=True)
 
 
 if __name__ == "__main__":

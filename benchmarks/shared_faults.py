@@ -130,7 +130,7 @@ class Run:
     # --- checks ------------------------------------------------------------------------------------------
 
     def check_gpus(self) -> None:
-        """Record an error for each GPU whose members have more than one whole GPU together."""
+        """Record an error for each GPU of which the members together have more than the whole."""
         self.looks += 1
         members = {env["SMQ_MEMBER"]: env for _, env in self.processes() if "SMQ_MEMBER" in env}
         taken: Counter[tuple[str, str]] = Counter()

@@ -37,12 +37,12 @@ class Measured:
 
         :param gpus: the value of the tag `gpus`; None: the job has a whole instance.
         """
-        begun = self._folder / name
+        marker = self._folder / name
         tags = [{"Key": "gpus", "Value": gpus}] if gpus else []
-        request = self._system.request(name, f"open({str(begun)!r}, 'w').write('line')", Tags=tags)
+        request = self._system.request(name, f"open({str(marker)!r}, 'w').write('line')", Tags=tags)
         began = time.monotonic()
         self._system.queue.submit(request)
-        self._until(begun.exists)
+        self._until(marker.exists)
         taken = time.monotonic() - began
         self._until(lambda: self._system.state(name) == "completed")
         return taken

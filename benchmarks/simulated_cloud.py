@@ -178,20 +178,22 @@ class Tables(UnitTables):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(AWS_LIMITS, clock)
         self._now = clock
-        self.seconds: defaultdict[tuple[KeyAccess, PartitionKey, int], float] = defaultdict(float)
+        self._units_by_second: defaultdict[tuple[KeyAccess, PartitionKey, int], float] = defaultdict(float)
 
     def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
         """Charge the units of a call to its partition keys, and record them."""
         super().charge(access, units)
         for key, count in units.items():
-            self.seconds[access, key, int(self._now())] += count
+            self._units_by_second[access, key, int(self._now())] += count
 
     def hottest(self, access: KeyAccess, since: float) -> tuple[float, str]:
         """Return the most units of any key in one second, and the key.
 
         :param since: epoch seconds.
         """
-        found = [(count, key) for (kind, key, at), count in self.seconds.items() if kind is access and at >= since]
+        found = [
+            (count, key) for (kind, key, at), count in self._units_by_second.items() if kind is access and at >= since
+        ]
         count, key = max(found, default=(0.0, PartitionKey("", "")))
         return count, key.value
 

@@ -134,7 +134,7 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
             raise HourOverError
 
     class Asked:
-        """A stand-in for the client that calls the queue's API directly."""
+        """A stand-in for the client. It calls the queue's API directly, and measures the processor time."""
 
         requests = 0
 

@@ -10,9 +10,9 @@ day are repeated. Errors of earlier estimates count only if their outcomes were 
 - near: part of the other estimates for which the wait was within 25 % or 10 minutes of the estimate
 - interval: part of the estimates that have an interval
 - 80 %: part of the intervals that contain the start
-- 95 %: part of the bounds that are not before the start
-- width: median of the interval's upper end divided by its lower end, both plus five minutes
-- bound: median of the bound divided by the actual wait, both plus five minutes
+- 95 %: part of the bounds (by which jobs should start, with 95 % probability) that are not before the start
+- width: median ratio of the interval's upper end to its lower end, as waits, each plus five minutes
+- bound: median ratio of the wait until the bound to the actual wait, each plus five minutes
 """
 
 import argparse
@@ -53,7 +53,7 @@ from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-LOAD = 0.9
+LOAD = 0.9  # part of the time for which instances are busy
 GANG = 2  # minimum number of instances of the jobs in the row "several"
 LIKELY = 20  # number of equally likely runtimes of each job
 
@@ -90,13 +90,13 @@ class Checked:
 
     @property
     def width(self) -> float:
-        """The upper end of the interval divided by the lower end, both plus five minutes."""
+        """The wait until the interval's upper end, divided by that until its lower end, each plus five minutes."""
         earliest, latest, _ = self._ends
         return (latest + OFFSET_SECONDS) / (earliest + OFFSET_SECONDS)
 
     @property
     def excess(self) -> float:
-        """The bound divided by the actual wait, both plus five minutes."""
+        """The wait until the bound, divided by the actual wait, each plus five minutes."""
         return (self._ends[2] + OFFSET_SECONDS) / (self.waited + OFFSET_SECONDS)
 
     @property
@@ -212,16 +212,16 @@ def speed(futures: int | None) -> Iterator[str]:
     )
     likely = {job.name: sorted(random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in waiting}
     likely |= {job.name: sorted(9000 + random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in active}
-    came = [
+    arrived = [
         SimulatedJob(job.name, job.project, job.priority, job.demand, now - n * DAY / 1000, 0)
         for n, job in enumerate(waiting, start=1)
     ]
-    come = repeat_arrivals(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
-    for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", come)):
+    repeated = repeat_arrivals(arrived, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
+    for what, arrivals in (("no arrivals", no_arrivals), ("1,000 arrivals a day", repeated)):
         began = time.process_time()
         estimates = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
         last = max((it.start or now) - now for it in estimates.values())
-        yield f"{what}: {time.process_time() - began:.1f} s; the last to start is told {last / HOUR:.0f} hours"
+        yield f"{what}: {time.process_time() - began:.1f} s; the latest expected start is in {last / HOUR:.0f} hours"
 
 
 def rows(name: str, checked: Sequence[Checked]) -> Iterator[str]:
@@ -272,7 +272,7 @@ def main() -> None:
     )
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of drawn priorities and made-up loads (0)")
-    parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
+    parser.add_argument("--alone", action="store_true", help="estimate without further arrivals of jobs")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
     parser.add_argument("--synthetic", action="store_true", help="a made-up load of 60 days, with and without a change")
     parser.add_argument("--speed", action="store_true", help="how long a forecast takes, with 1,000 waiting jobs")

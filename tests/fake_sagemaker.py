@@ -345,7 +345,7 @@ class FakeTraining:
 
     def give_instances(self, name: str, at: float) -> None:
         """A training job gets its instances."""
-        self.jobs[name] = replace(self.jobs[name], instances_came=at)
+        self.jobs[name] = replace(self.jobs[name], provisioned_at=at)
 
     def event(self, name: str) -> dict[str, Any]:
         """The detail of an event that tells a training job's state."""
@@ -382,9 +382,9 @@ class FakeTraining:
                 ],
                 "LastModifiedTime": str(int(created * 1000) + 7200 * 1000),
             }
-        if job.instances_came is None:
+        if job.provisioned_at is None:
             return {}
-        return {"SecondaryStatusTransitions": [{"Status": "Training", "StartTime": job.instances_came * 1000}]}
+        return {"SecondaryStatusTransitions": [{"Status": "Training", "StartTime": job.provisioned_at * 1000}]}
 
     def in_use(self) -> int:
         """Instances that SageMaker is using, by its own truth."""

@@ -7,7 +7,7 @@ The libraries are too large for the development environment. Run this program in
     DS_BUILD_OPS=0 /tmp/libraries/bin/pip install --no-build-isolation deepspeed
     /tmp/libraries/bin/python tools/checkpoint_layouts.py tests/client/checkpoint_layouts.json
 
-To make only some entries again, name them after the output file, such as ``deepspeed``. The other entries stay.
+To make only some entries again, add their names to the command line, such as ``deepspeed``. The other entries stay.
 """
 
 import importlib.metadata

@@ -11,9 +11,9 @@ class Client:
     ``way`` describes how the program's jobs get into the queue. ``shown`` names the packages whose versions the table
     shows. ``command`` may contain ``{python}``, ``{programs}`` (the folder of the environment's programs),
     ``{scripts}`` (tools/client_scripts), ``{job}`` (a file with the job's request), ``{name}`` (the job's name) and
-    ``{smq}`` (the smq of this checkout). ``installer`` installs the packages: "uv" (with the queue's client), "uv
-    alone" (without this client), "npm", "maven", "go", "cargo", or "apt" (a Debian package that runs with the Python of
-    an environment). The user of the program sets only environment variables (``settings``) or the content of
+    ``{smq}`` (the smq of this checkout). ``installer`` installs the packages: "uv" (together with sagemaker-queue),
+    "uv alone" (without sagemaker-queue), "npm", "maven", "go", "cargo", or "apt" (a Debian package that runs with the
+    Python of an environment). The user of the program sets only environment variables (``settings``) or the content of
     ~/.aws/config (``aws_config``).
     """
 

@@ -3,7 +3,7 @@
     .venv/bin/python tools/dynamodb_local.py pytest tests/contract --dynamodb-url {url}
 
 `make setup` does not install DynamoDB Local. Maven downloads the server once into build/dynamodb-local, from the
-repository in its settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this
+repository in Maven's settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this
 machine, and stops when the command has ended.
 """
 

@@ -39,7 +39,7 @@ def check_tag(tag: str, known: Mapping[str, str]) -> str:
 
 
 def notes(changelog: str, version: str) -> str:
-    """Return the section of the changelog about a version, without its heading. Raise ReleaseError if it is empty."""
+    """Return the text of the changelog's section about a version. Raise ReleaseError if there is none."""
     heading = rf"^## \[?{re.escape(version)}\]?(?: .*)?$"
     sections = re.split(heading, changelog, maxsplit=1, flags=re.MULTILINE)
     text = re.split(r"^## ", sections[1], maxsplit=1, flags=re.MULTILINE)[0].strip() if len(sections) > 1 else ""

@@ -289,7 +289,7 @@ def queue_without_jobs() -> Iterator[QueueWithoutJobs]:
 
 
 def differing(theirs: Run, ours: Run) -> dict[str, str]:
-    """Return the tests that pass with theirs and not with ours, and their results with ours."""
+    """Return each test that passes with the SDK's session but not with ours, and its result with ours."""
     passed = [test for test, ending in theirs.endings.items() if ending == PASSED]
     endings = {test: ours.endings.get(test, NOT_RUN) for test in passed}
     return {test: ending for test, ending in endings.items() if ending != PASSED}

@@ -105,7 +105,7 @@ class TrainingJob:
     failure: str | None
     instance_counts: Mapping[str, int]  # instance type -> instances
     tags: Mapping[str, str]
-    instances_came: float | None = None  # epoch seconds at which it got its instances; None: not yet, or never
+    provisioned_at: float | None = None  # epoch seconds at which it got its instances; None: not yet, or never
     starved: bool = False  # stopped because its instances were not available in time
     plan: str | None = None  # ARN of the training plan that it runs on
     ended_at: float | None = None  # epoch seconds, if it has ended and the time is known
@@ -125,10 +125,10 @@ class TrainingJob:
     @property
     def ended(self) -> bool:
         """Whether the training job has ended and released its instances. SageMaker deletes only ended training jobs."""
-        return self.tells_end or self.status == DELETING
+        return self.outcome_known or self.status == DELETING
 
     @property
-    def tells_end(self) -> bool:
+    def outcome_known(self) -> bool:
         """Whether the training job has ended, and the way in which it ended is known."""
         return self.status in ENDED
 
@@ -219,7 +219,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site 
         failure=report.get("FailureReason"),
         instance_counts=fields.resources.demand[0],
         tags=tags,
-        instances_came=min(instance_times, default=None),
+        provisioned_at=min(instance_times, default=None),
         plan=_plan_of(fields.resources),
         ended_at=_ended_at(report),
         keep_alive=fields.resources.keep_alive_seconds or 0,
@@ -279,7 +279,7 @@ def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     if (
         job.status != "Stopped"
         or not has_transitions
-        or job.instances_came is not None
+        or job.provisioned_at is not None
         or "TrainingStartTime" in report
     ):
         return False

@@ -240,7 +240,7 @@ class Launcher(ControllerPart):
             # proof only if the tables were restored to an earlier time. Then the training job is this attempt.
             found = replace(found, created=None)
         if found.is_current_attempt_of(job):
-            if found.tells_end:
+            if found.outcome_known:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
         # No proof shows that the training job is this job's attempt. So do not stop it, but count it while it is alive.

@@ -177,7 +177,7 @@ class Reconciler(ControllerPart):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
                 return False
-            if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with the end
+            if not ended.outcome_known:  # the training job is being deleted: `_check` waits for an event with the end
                 return False
             if self.end(record, ended, metadata, logs):
                 return True
@@ -419,7 +419,7 @@ class Reconciler(ControllerPart):
             elif found.warm:
                 self._drop_or_keep_warm(found.key, found)
             found = None  # the attempt was deleted, and another training job has its name
-        if found is None or (found.ended and not found.tells_end):
+        if found is None or (found.ended and not found.outcome_known):
             self._wait_for_an_event(record, metadata)
             return
         self._end_capacity_backoffs(found)
@@ -657,7 +657,7 @@ class Reconciler(ControllerPart):
 
         Return whether a backoff has ended.
         """
-        if reported.instances_came is None:
+        if reported.provisioned_at is None:
             return False
         metadata = (known and known.metadata) or self._repository.metadata()
         if not metadata.capacity_backoffs:
@@ -667,7 +667,7 @@ class Reconciler(ControllerPart):
             return False
         resumed = False
         for backoff, remaining in after_success(
-            *self._backoffs_and_instances(record.job, metadata), reported.instances_came
+            *self._backoffs_and_instances(record.job, metadata), reported.provisioned_at
         ):
             resumed = self._repository.end_capacity_backoff(backoff, remaining) or resumed
         return resumed

@@ -80,7 +80,10 @@ class Permissions:
             yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
 
     def _needed_for_session(self, operation: str, request: Request) -> Iterator[Needed]:
-        """Yield SSM's permissions: on the training job, with its container as a condition key, and on the document."""
+        """Yield SSM's permissions: to start a session, on the training job and the document; to end it, on the session.
+
+        The container of the training job is a condition key.
+        """
         target = str(request.get("Target", ""))
         if operation == "TerminateSession":
             arn = f"arn:aws:ssm:{self._region}:{self._account}:session/{request.get('SessionId')}"

@@ -64,7 +64,7 @@ class LocalCloud:
         `policy` if that is larger.
     :param instances: limits of SageMaker itself: instance type -> instances that the account may use.
     :param policy: a policy document, as `smq policy apply` takes it.
-    :param auth: whether the services verify signatures and the permissions of the Lambda's role.
+    :param auth: whether the services verify signatures and the permissions of callers.
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
@@ -72,7 +72,7 @@ class LocalCloud:
         that neither `account` nor `instances` names has a quota: `slots`, or the capacity of `policy` if that is
         larger.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
-    :param strict: whether to add the limits and times of an ordinary AWS account.
+    :param strict: whether to add the limits and times of a new AWS account; None: as `always_strict`.
     :param regions: regions that have SageMaker. The queue is in the first one.
     :param accounts: the number of accounts that have SageMaker. The queue is in the first one, 000000000000; the others
         are 111111111111 and so on. Each pair of account and region is a site. `slots`, `instances` and `account` apply
@@ -278,7 +278,7 @@ class LocalCloud:
         return {name: value for name, value in given.items() if value}
 
     def _prepare_sites(self) -> None:
-        """Make the role of training jobs in each other account, and the satellite in each other site."""
+        """Make the role of training jobs in each of the other accounts, and a satellite in each of the other sites."""
         roles = {self.home.account: self.role}
         for site in self.sites[1:]:
             client = self.site_session(site).client

@@ -27,7 +27,8 @@ PATIENCE = 600.0  # seconds for one step, which normally takes one or two
 STEP = 0.1  # seconds per training step
 ENDED = ("completed", "failed", "stopped")
 
-# For several sites: two instances in the home site. Without a policy, that site would get two more for each other site.
+# For several sites: two instances in the home site. Without a policy, the home site would get two more instances for
+# each further site.
 POLICY = {"pools": [{"name": "default", "capacity": 2}], "projects": [{"name": "default", "quota": {"default": 2}}]}
 
 Row = tuple[str, str, int]  # job, state, priority

@@ -151,20 +151,20 @@ class MeteredCalls:
         return _plain(item) if item else None
 
     def _admit(
-        self, access: KeyAccess, keys: list[PartitionKey], schema: Wire, place: tuple[int, int] | None = None
+        self, access: KeyAccess, keys: list[PartitionKey], schema: Wire, position: tuple[int, int] | None = None
     ) -> None:
         """Raise Throttled if one of the keys has no units left.
 
-        :param place: index of the write in its transaction, and number of the writes; None: no transaction.
+        :param position: index of the write in its transaction, and number of the writes; None: no transaction.
         """
         key = self._throttle.exhausted(access, keys)
         if key is None:
             return
-        if place is None:
+        if position is None:
             kind = "Index" if key.gsi else "Table"
             reason = {"reason": f"{kind}{access}KeyRangeThroughputExceeded", "resource": schema.get("TableArn", "")}
             raise Throttled({"__type": _THROTTLING, "message": HOT_KEY, "throttlingReasons": [reason]})
-        number, count = place
+        number, count = position
         reasons: list[dict[str, str]] = [{"Code": "None"} for _ in range(count)]
         reasons[number] = {"Code": "ThrottlingError", "Message": HOT_KEY}
         codes = ", ".join(reason["Code"] for reason in reasons)

@@ -125,5 +125,5 @@ class Partition:
 
 
 def between(random: Random, share: float) -> float:
-    """Return the seconds between two outages, if outages last for the given share of the time on average."""
+    """Return random seconds between two outages, such that outages last for the given share of the time on average."""
     return random.uniform(SHORTEST, LONGEST) * (1 - share) / share

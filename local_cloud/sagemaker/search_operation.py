@@ -40,7 +40,7 @@ def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(job: AnyJob) -> dict[str, Any]:
-    """Return a training job as Search returns it: described, with its tags."""
+    """Return a training job as Search returns it: the fields of DescribeTrainingJob that Search has, and the tags."""
     shape: Any = service_model().shape_for("TrainingJob")
     described = {name: value for name, value in job.describe().items() if name in shape.members}
     return {**described, "Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
@@ -79,8 +79,8 @@ def _at(value: Any, path: list[str]) -> Iterator[Any]:
         if path[0] == "Tags" and path[1:]:
             yield from (tag["Value"] for tag in value.get("Tags", []) if tag["Key"] == ".".join(path[1:]))
         elif path[0] in value:
-            shown = value[path[0]]
-            yield from _at(datetime.fromtimestamp(shown, UTC) if path[0] in _TIMES else shown, path[1:])
+            inner = value[path[0]]
+            yield from _at(datetime.fromtimestamp(inner, UTC) if path[0] in _TIMES else inner, path[1:])
         elif ".".join(path) in value:
             yield value[".".join(path)]
 

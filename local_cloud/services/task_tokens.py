@@ -17,6 +17,7 @@ from typing import Any
 from ministack.core.responses import error_response_json, new_uuid
 from ministack.services import stepfunctions
 
+PAUSE_SECONDS = 0.05  # shortest pause between two checks of an overdue task
 Answer = Any  # ministack's response
 Json = dict[str, Any]
 
@@ -35,7 +36,8 @@ class _Task:
 
 
 _tasks: dict[str, _Task] = {}
-_current: ContextVar[tuple[Json, Json]] = ContextVar("_current")  # the execution of a thread, and its context object
+# The execution that runs in this thread, and the context object (`$$`) that Step Functions gives its states.
+_current: ContextVar[tuple[Json, Json]] = ContextVar("_current")
 
 
 def install() -> None:
@@ -50,7 +52,9 @@ def install() -> None:
         execution, context = _current.get()
         task = _tasks[token] = _Task(execution)
         if allowed := state.get("HeartbeatSeconds"):
-            run = contextvars.copy_context().run  # ministack finds tokens by the account and the region of the context
+            # A new thread has no context variables. ministack needs two of them, the account and the region, to find a
+            # token.
+            run = contextvars.copy_context().run
             threading.Thread(target=run, args=(_expect_heartbeats, token, task, allowed), daemon=True).start()
         try:
             return invoke(resource, given, token, state)
@@ -80,7 +84,7 @@ def _checked(handle: Callable[[Json], Answer]) -> Callable[[Json], Answer]:
 
 def _expect_heartbeats(token: str, task: _Task, allowed: float) -> None:
     """Let a task fail if it has had no heartbeat for the allowed number of seconds."""
-    while not task.closed.wait(max(0.0, task.last_heartbeat + allowed - time.monotonic())):
+    while not task.closed.wait(max(PAUSE_SECONDS, task.last_heartbeat + allowed - time.monotonic())):
         waiting = stepfunctions._task_tokens.get(token)
         if time.monotonic() - task.last_heartbeat >= allowed and waiting:
             waiting["error"] = {"Error": "States.HeartbeatTimeout", "Cause": f"No heartbeat for {allowed} seconds"}

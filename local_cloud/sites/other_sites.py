@@ -77,7 +77,7 @@ class OtherSites:
             self.services[site].stop()
 
     def _options(self, site: EmulatedSite, *, own_rules: bool) -> dict[str, Any]:
-        """Return the options of a site's service: the server of the home site, and the delivery of events to it."""
+        """Return the options of a site's service: the home site's server, and the way of events to the home site."""
 
         def forward(event: Event, target: Target) -> None:
             question = {"role": target.get("RoleArn", ""), "bus": self._home.bus_arn}
@@ -117,7 +117,7 @@ class OtherSites:
         return replace(api, handle=handle)
 
     def _check(self, site: EmulatedSite) -> None:
-        """Raise ConnectionAbort if a site has an outage: after its end if the outage is silent, else at once."""
+        """Raise ConnectionAbort if a site has an outage: at once or, in a silent outage, when the outage has ended."""
         if self.outages.is_out(site):
             if self.outages.is_silent(site):
                 self.outages.wait(site)

@@ -1,7 +1,7 @@
 """Satellites: the role and the forwarding of events that prepare a site for the queue of the home site.
 
-If the project has satellite.yaml, each other site gets the stack of this template. Otherwise this module makes a role
-with more rights, and the forwarding, by API calls.
+If the project has satellite.yaml, each of the other sites gets the stack of this template. Otherwise this module makes
+a role with more rights, and the forwarding, by API calls.
 """
 
 import json

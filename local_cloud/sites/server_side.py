@@ -119,7 +119,7 @@ def account(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def forward(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `refused` with the reason why an event may not be forwarded to another site's bus; empty if it may.
+    """Return an empty object if an event may be forwarded to another site's bus, else `refused` with the reason.
 
     As on AWS, the role of the rule's target must allow events:PutEvents on the bus. If the role is another account's,
     the policy of the bus must also allow the action.

@@ -28,7 +28,7 @@ REFUSALS = {
     Fault.THROTTLED: LaunchResult.THROTTLED,
     Fault.UNREACHABLE: LaunchResult.UNREACHABLE,
 }
-_TIMES = ("created", "modified", "instances_came", "began", "ended_at")
+_TIMES = ("created", "modified", "provisioned_at", "began", "ended_at")
 _EVENT_TIMES = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime")
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool

@@ -1,4 +1,4 @@
-"""A task of Airflow's SageMakerTrainingOperator, which may be tried again.
+"""A task of Airflow with a SageMakerTrainingOperator; the task may be tried again.
 
 With --deferrable, this script does the triggerer's work; with --sensor, a sensor waits instead of the operator.
 """

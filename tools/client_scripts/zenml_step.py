@@ -1,4 +1,4 @@
-"""A pipeline of ZenML, whose step runs by the SageMaker step operator, with a service connector."""
+"""A pipeline of ZenML with one step. ZenML's SageMaker step operator runs the step, with a service connector's key."""
 
 import json
 import os
@@ -39,7 +39,8 @@ client.create_stack("ours", dict.fromkeys(components, "ours"))
 client.activate_stack("ours")
 
 script = request["Environment"]["SCRIPT"]
-parts = {f"PART{number}": script[number * 500 :][:500] for number in range(4)}  # a variable has at most 512 characters
+# A variable has at most 512 characters, so the script is sent in four parts. A script above 2,000 characters is cut.
+parts = {f"PART{number}": script[number * 500 :][:500] for number in range(4)}
 step = CommandStep(
     name="train",
     command=[

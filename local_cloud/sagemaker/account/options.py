@@ -94,7 +94,10 @@ class Account:
     quota_lag: float | None = None
     """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
     quota_per_type: int | None = None
-    """The quota of each instance type in each market (on demand, spot) that `quotas` does not name; None: no limit."""
+    """The quota of an instance type in a market (on demand or spot) for which `quotas` has none; None: no limit.
+
+    Types with a given number of instances do not get this quota.
+    """
 
     def with_slots(self, slots: int) -> "Account":
         """Return the account with `quota_per_type` set to `slots` if it has a quota lag and no `quota_per_type`.

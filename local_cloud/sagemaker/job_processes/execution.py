@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 # seconds; if one instance fails during a stop and the others run on for this time, the job fails
 FAILED_ALONE_AFTER = 1.0
 LOG_PERIOD = 0.3  # seconds
-SYNC_PERIOD = 1.0
-_TICK = 0.05
+SYNC_PERIOD = 1.0  # seconds
+_TICK = 0.05  # seconds
 
 
 @dataclass(frozen=True)

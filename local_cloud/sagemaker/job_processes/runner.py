@@ -26,7 +26,7 @@ from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 _log = logging.getLogger(__name__)
 
 TICK = 0.05  # seconds between two checks of the processes
-SHUTDOWN_GRACE = 1.0
+SHUTDOWN_GRACE = 1.0  # seconds
 _AT_SHUTDOWN = Grace(SHUTDOWN_GRACE, 0.0)
 CAPACITY_ENDS = "SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
 """The variable with the end of a training plan's reserved capacity, in epoch milliseconds (AWS's guide)."""
@@ -245,7 +245,7 @@ class JobRunner:
             request=self._job.request,
             groups=self._job.groups,
             folder=self._folder,
-            master_port=free_ports(2) + 1,  # a job of `smq` also listens at the port before it
+            master_port=free_ports(2) + 1,  # a job of `smq` also listens at the port before this one
             mounted=self._machine.mounted,
             base_environment={**self._machine.environment, **plan, MARK: str(self._folder)},
         )

@@ -68,14 +68,14 @@ def test_the_times_of_events_are_milliseconds() -> None:
     waited = a_report(0, *WAITED, CreationTime=1_000_000, LastModifiedTime=str(1_000_000 + PENDING * 1000))
     assert training_job(waited, {}).starved
     event = payload("sagemaker-stopped")["detail"]
-    assert training_job(event, event["Tags"]).instances_came == 1795168896.0
+    assert training_job(event, event["Tags"]).provisioned_at == 1795168896.0
 
 
 @pytest.mark.parametrize(
     ("steps", "came"), [(("Starting", "Pending"), None), (("Starting", "Downloading"), 1), (("Pending", "Training"), 1)]
 )
 def test_when_the_instances_came(steps: tuple[str, ...], came: int | None) -> None:
-    at = training_job(a_report(60, *steps), {}).instances_came
+    at = training_job(a_report(60, *steps), {}).provisioned_at
     assert at == (None if came is None else (BEGAN + timedelta(seconds=came)).timestamp())
 
 

@@ -445,7 +445,7 @@ class Short:
             name = self.random.choice(alive)
             if queue.training.jobs[name].status == "Stopping":
                 queue.end(name, "Stopped")
-            elif queue.training.jobs[name].instances_came is None:
+            elif queue.training.jobs[name].provisioned_at is None:
                 if self.trouble and self.random.random() < 0.3:
                     queue.end(name, "Failed", failure="CapacityError: no p5 left")
                 else:
