@@ -48,7 +48,8 @@ class Listing(Iterator[T]):
     """An iterator over jobs or attempts, read page by page, which can be consumed once.
 
     ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed. After an error,
-    no further page can be read: every later read raises the same error.
+    no further items can be read: every later read raises the same error. After an interrupt such as Ctrl-C, every later
+    read raises QueueError.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
-GRACE_SECONDS = 60.0  # seconds until the last lines of an ended attempt have reached CloudWatch
+GRACE_SECONDS = 60.0  # after this time, no more lines of an ended attempt are expected in CloudWatch
 
 
 class MetricLog:
@@ -66,7 +66,7 @@ class MetricLog:
                 if self._last is None or place > self._last[0]:  # a line of an earlier attempt may arrive late
                     self._last = place, value
         if attempt.outcome is not None:
-            if name in self._ended:  # the previous read saw the end already, so the last lines have arrived by now
+            if name in self._ended:  # an earlier read saw the end, so the last lines have probably arrived by now
                 self._read.add(name)
             self._ended.setdefault(name, self._clock())
         return figures

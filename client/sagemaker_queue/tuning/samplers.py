@@ -53,7 +53,7 @@ class SeededByNumber(BaseSampler):
         self._of_trial: BaseSampler = RandomSampler(seed)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Create the sampler of the trial, whose seed is a hash of the study's seed and the trial's number."""
+        """Create the trial's sampler. The sampler's seed is a hash of the study's seed and the trial's number."""
         self._number = trial.number
         digest = hashlib.sha256(f"{self._seed}/{trial.number}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")

@@ -23,9 +23,10 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-# A search ends after more consecutive failures than this. They take at least five minutes, as each request is retried.
+# A search ends after more consecutive failures than this. The pauses between them add up to at least five minutes.
 OUTAGES_ENDURED = 60
-GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
+# If this many trials fail before any other outcome, no more trials start: probably all trials have the same fault.
+GIVE_UP_AFTER = 5
 
 # Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.
 Submit = Callable[["StoredTrial"], None]
@@ -91,6 +92,8 @@ class Search:
 
     def run(self) -> Iterator[SearchEvent]:
         """Yield the events of the search until all trials have ended.
+
+        If the first GIVE_UP_AFTER trials of this run fail, start no more trials and set ``gave_up``.
 
         Raises NameTaken if a trial's job name belongs to a job of another study. Raises the queue's error if the queue
         refuses a request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the

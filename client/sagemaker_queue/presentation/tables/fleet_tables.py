@@ -210,7 +210,7 @@ def _path(project: ProjectStatus) -> str:
 def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
     """Yield a row for each pool in which the department or project has a limit, or a figure other than 0.
 
-    Only the first row shows the name and the number of waiting jobs.
+    Without such a pool, yield one row without figures. Only the first row has the name and the number of waiting jobs.
     """
     order = {pool.name: rank for rank, pool in enumerate(status.pools)}
     known = {

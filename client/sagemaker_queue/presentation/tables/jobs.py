@@ -348,8 +348,8 @@ def _output(job: JobDetail) -> str | None:
     launched = [run for run in job.attempts if run.training_job_name]
     if not folder or not launched:
         return folder
-    # The policy names the project's bucket in the other region. This page does not read the policy, so it cannot give
-    # the address.
+    # If the attempt ran in another region, its output is in the bucket that the policy names for the project and that
+    # region. The policy is not read here, so the bucket's name is unknown.
     there = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
     return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{there}"
 

@@ -27,7 +27,8 @@ from sagemaker_queue.presentation.tables.jobs import (
 )
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
 
-_NAMES = ("Job Name", "Training Job")  # never cut in wide tables, because users copy these names
+# Users copy these names. So names are cut only in compact tables, and only if the user has not named the columns.
+_NAMES = ("Job Name", "Training Job")
 SHOWN = 10  # maximum number of transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
