@@ -283,7 +283,7 @@ def _queue_options() -> list[click.Parameter]:
             metavar="NAME",
             help="the profile of the queue to use",
             expose_value=False,
-            callback=_note_queue,
+            callback=_store_queue_option,
             section=QUEUE_SECTION,
         ),
         GroupedOption(
@@ -291,7 +291,7 @@ def _queue_options() -> list[click.Parameter]:
             metavar="URL",
             help="the address of the queue to use, up to and including the stage",
             expose_value=False,
-            callback=_note_queue,
+            callback=_store_queue_option,
             section=QUEUE_SECTION,
         ),
     ]
@@ -300,7 +300,7 @@ def _queue_options() -> list[click.Parameter]:
 QUEUE_SECTION = "choice of the queue"
 
 
-def _note_queue(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _store_queue_option(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     options = connection(context)
     if value is not None:
         setattr(options, str(parameter.name), value)

@@ -367,7 +367,7 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
     """Return a function from a total in bytes to a context manager, which shows the progress of a transfer."""
 
     @contextmanager
-    def shown(total: int) -> Iterator[Moved]:
+    def show_transfer(total: int) -> Iterator[Moved]:
         moved, percent = 0, -1
         with Progress(silent=silent) as progress:
 
@@ -380,7 +380,7 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
 
             yield count
 
-    return shown
+    return show_transfer
 
 
 def _words_of(command: Command) -> tuple[str, ...]:

@@ -258,5 +258,5 @@ _NUMBERS = (int, float, _Number)
 
 def _cell(tag: str, value: object, side: str) -> str:
     content = text(value)
-    whole = "; white-space: nowrap" if len(content) <= _SHORT else ""  # keeps a state and its mark on one line
-    return f'<{tag} style="text-align: {side}{whole}">{content}</{tag}>'
+    no_wrap = "; white-space: nowrap" if len(content) <= _SHORT else ""  # keeps a state and its mark on one line
+    return f'<{tag} style="text-align: {side}{no_wrap}">{content}</{tag}>'

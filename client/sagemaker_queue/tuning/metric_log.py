@@ -21,7 +21,7 @@ class MetricLog:
         self._logs = logs
         self._metric = metric
         self._clock = clock
-        self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
+        self._attempt_logs: dict[str, AttemptLog] = {}  # by the name of the training job
         self._ended: dict[str, float] = {}  # training job -> time of `clock` at which its end was first seen
         self._read: set[str] = set()  # training jobs whose logs are complete
         self._found = 0
@@ -53,10 +53,10 @@ class MetricLog:
         return waited or (self._last is not None and self._read >= names)
 
     def _figures(self, job: JobDetail, attempt: Attempt, name: str) -> list[tuple[int, float]]:
-        log = self._attempts.get(name)
+        log = self._attempt_logs.get(name)
         if log is None:
             client, instances = self._logs.of(attempt, job.job), attempt.instances or job.instances
-            log = self._attempts[name] = AttemptLog(client, attempt.attempt, name, instances, attempt.carrier)
+            log = self._attempt_logs[name] = AttemptLog(client, attempt.attempt, name, instances, attempt.carrier)
         figures = []
         for line in log.new_lines():
             for step, value in self._metric.find(line.message):

@@ -139,7 +139,7 @@ class Search:
             yield from self._finish(live, job)
             return
         if live.trial.pruning or hopeless:
-            self._give_up(live.trial, job)
+            self._cancel_hopeless(live.trial, job)
         yield from self._changed(live, job.state, job.attempt)
 
     def _begin(self, live: _Live) -> Iterator[SearchEvent]:
@@ -165,7 +165,7 @@ class Search:
                 "names of its jobs begin with."
             )
 
-    def _give_up(self, trial: StoredTrial, job: JobDetail) -> None:
+    def _cancel_hopeless(self, trial: StoredTrial, job: JobDetail) -> None:
         if not trial.pruning:
             trial.note_pruning()
         if not job.cancel_requested:

@@ -62,8 +62,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     for pause in other_reasons:
         tried = f"the next job is tried at {moment(pause.until)} UTC"
         if pause.at_fault:
-            wants = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
-            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
+            sentence = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
+            yield Part(f"{sentence}\nSageMaker: {pause.at_fault}")
         elif pause.unreachable:
             yield Part(f"Pool {pause.pool} backs off: its region does not respond; {tried}.")
         else:

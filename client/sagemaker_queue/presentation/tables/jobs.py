@@ -350,8 +350,8 @@ def _output(job: JobDetail) -> str | None:
         return folder
     # If the attempt ran in another region, its output is in the bucket that the policy names for the project and that
     # region. The policy is not read here, so the bucket's name is unknown.
-    there = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
-    return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{there}"
+    bucket_note = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
+    return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{bucket_note}"
 
 
 def request_facts(job: JobDetail) -> dict[str, object]:
