@@ -225,7 +225,7 @@ class Group(Command, click.Group):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
     def subcommand(self, name: str, **attributes: Any) -> Callable[[Callable[..., int]], Command]:
-        """Return a decorator that makes a function a subcommand. ``attributes`` are the arguments of ``command``."""
+        """Return a decorator that makes a function a subcommand. ``attributes`` are passed to ``command()``."""
 
         def decorate(function: Callable[..., int]) -> Command:
             made = command(name, **attributes)(function)

@@ -25,7 +25,7 @@ INDEX = "README.md"
 
 
 class CommandGroup(NamedTuple):
-    """A heading of the index, the readers of its pages, and its commands."""
+    """A heading of the index, the commands below the heading, and the audience of the commands' pages."""
 
     heading: str
     audience: str

@@ -103,7 +103,7 @@ def summary(job: JobSummary) -> str:
 
 
 def detail(job: JobDetail) -> str:
-    """Return the page about a job: facts, reasons to wait, attempts, recent history and request."""
+    """Return the page about a job: facts, last failure, reasons to wait, attempts, recent history and request."""
     parts = [_heading(job), _facts(job_facts(job))]
     if failure := shown_failure(job):
         parts.append(_titled(failure_title(job, failure), _facts(failure_facts(failure)) + log(failure_lines(failure))))

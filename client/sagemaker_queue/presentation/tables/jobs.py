@@ -53,7 +53,7 @@ def _elapsed(job: JobSummary) -> str:
 def _waited(job: JobSummary) -> str:
     """Return the time that a waiting job has been in its state; for other jobs, the wait for the first attempt.
 
-    That wait is empty for a job with several attempts, because the start of the first attempt is then unknown.
+    For such a job with several attempts, return an empty text, because the start of the first attempt is unknown.
     """
     if job.waits:
         return age(job.state_since)

@@ -101,7 +101,7 @@ def _colour(job: JobSummary) -> str:
 
 
 def job_page(job: JobDetail, width: int | None = None) -> str:
-    """Return the page about one job: facts, attempts, recent history and request."""
+    """Return the page about one job: facts, last failure, attempts, recent history and request."""
     parts = [job.job, facts(job_facts(job), width)]
     if failure := shown_failure(job):
         parts += [f"\n{failure_title(job, failure)}", facts(failure_facts(failure), width)]
