@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from sagemaker_queue.jobs.packaging.code import Code
     from sagemaker_queue.jobs.packaging.command import CommandJob
-    from sagemaker_queue.jobs.packaging.storage import Progress as Moved
+    from sagemaker_queue.jobs.packaging.storage import Progress as CountBytes
     from sagemaker_queue.jobs.packaging.storage import S3Storage
 
 Warned = TypeVar("Warned", Submission, PlanAnswer)
@@ -363,11 +363,11 @@ class QueueClient(client.QueueClient):
             yield described, code, storage
 
 
-def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[Moved]]:
+def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[CountBytes]]:
     """Return a function from a total in bytes to a context manager, which shows the progress of a transfer."""
 
     @contextmanager
-    def show_transfer(total: int) -> Iterator[Moved]:
+    def show_transfer(total: int) -> Iterator[CountBytes]:
         moved, percent = 0, -1
         with Progress(silent=silent) as progress:
 
