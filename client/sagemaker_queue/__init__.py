@@ -1,6 +1,7 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
-``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
+``boto_session()`` returns a boto3 session that sends its training jobs through the queue. ``install()`` does the same
+for boto3's default session, which every SageMaker SDK uses unless the program passes another session.
 ``install(everywhere=True)`` covers every boto3 and aioboto3 session of the process, and ``hook()`` covers the clients
 of one event emitter of botocore. ``QueueTrainingJobSession`` sends the jobs of ``estimator.fit()`` of the SDK v2
 through the queue, and needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with

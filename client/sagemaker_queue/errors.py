@@ -8,7 +8,7 @@ QueueError              root of all errors of this package
 ├── TooLarge            the request is over the queue's size limit
 ├── TakesTooLong        the computation takes longer than a request may take; request less
 ├── Forbidden           the queue, or API Gateway, denies the request
-├── NotFound            there is no such job, pool, version of the policy, or object in S3
+├── NotFound            there is no such job, attempt, pool, study, version of the policy, or object in S3
 ├── Conflict            the request does not fit the present state of the queue
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
@@ -84,7 +84,7 @@ class Forbidden(QueueError):
 
 
 class NotFound(QueueError):
-    """There is no such job, pool, version of the policy, or object in S3."""
+    """There is no such job, attempt, pool, study, version of the policy, or object in S3."""
 
 
 class Conflict(QueueError):

@@ -23,7 +23,7 @@ VARIABLE = "_SMQ_COMPLETE"  # set by the shell's completion function
 PROGRAM = "smq"
 SHELLS = ("bash", "zsh", "fish")
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]*")  # names without characters that are special to a shell
-SECONDS = 2.0  # timeout of the queue's answer after a press of the Tab key
+SECONDS = 2.0  # timeout of a connection to the queue, and of each answer, after a press of the Tab key
 
 
 def script(root: click.Command, shell: str) -> str:
@@ -56,7 +56,7 @@ def all_job_names(context: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the groups of live jobs that begin with ``incomplete``."""
+    """Return the live jobs' groups that begin with ``incomplete``."""
     return _from_queue(context, incomplete, lambda queue: (job.group or "" for job in _jobs(queue, "live")))
 
 
@@ -66,7 +66,7 @@ def projects(context: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 def instance_types(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the instance types of pools that begin with ``incomplete``."""
+    """Return the pools' instance types that begin with ``incomplete``."""
     return _from_queue(context, incomplete, lambda queue: (pool.instance_type or "" for pool in queue.queue().pools))
 
 
@@ -80,7 +80,10 @@ def _jobs(queue: QueueClient, states: str) -> Iterator[JobSummary]:
 
 
 def _from_queue(context: click.Context, incomplete: str, ask: Callable[[QueueClient], Iterable[str]]) -> list[str]:
-    """Return the queue's names that complete the word; empty if the queue fails or takes longer than SECONDS."""
+    """Return the queue's names that complete the word.
+
+    Return an empty list if the queue fails, or if a connection or an answer takes longer than SECONDS.
+    """
     try:
         queue = connection(context).queue(tries=1, timeout_seconds=(SECONDS, SECONDS))
         return _completions(ask(queue), incomplete)

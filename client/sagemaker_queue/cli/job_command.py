@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage
     from sagemaker_queue.queue.client import QueueClient
 
-# Many programs have these options, such as sh -c. So no note is printed if a job's command has one of them.
+# Many programs have these options, such as sh -c. So the note about options in a job's command does not name them.
 _COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})
 _NAMED = 10  # maximum number of names in the message about files that are not packed
 

@@ -62,7 +62,10 @@ def escaped_output() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream without escaping, for callers that write control sequences and clean untrusted text."""
+    """Return the stream without escaping, for callers that write control sequences.
+
+    The callers must clean untrusted text themselves.
+    """
     return stream.stream if isinstance(stream, _EscapingStream) else stream
 
 

@@ -225,7 +225,7 @@ class Group(Command, click.Group):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
     def subcommand(self, name: str, **attributes: Any) -> Callable[[Callable[..., int]], Command]:
-        """Return a decorator that makes a function a subcommand. ``attributes`` are the arguments of ``command``."""
+        """Return a decorator that makes a function a subcommand. ``attributes`` are passed to ``command()``."""
 
         def decorate(function: Callable[..., int]) -> Command:
             made = command(name, **attributes)(function)
@@ -283,7 +283,7 @@ def _queue_options() -> list[click.Parameter]:
             metavar="NAME",
             help="the profile of the queue to use",
             expose_value=False,
-            callback=_note_queue,
+            callback=_store_queue_option,
             section=QUEUE_SECTION,
         ),
         GroupedOption(
@@ -291,7 +291,7 @@ def _queue_options() -> list[click.Parameter]:
             metavar="URL",
             help="the address of the queue to use, up to and including the stage",
             expose_value=False,
-            callback=_note_queue,
+            callback=_store_queue_option,
             section=QUEUE_SECTION,
         ),
     ]
@@ -300,7 +300,7 @@ def _queue_options() -> list[click.Parameter]:
 QUEUE_SECTION = "choice of the queue"
 
 
-def _note_queue(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _store_queue_option(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     options = connection(context)
     if value is not None:
         setattr(options, str(parameter.name), value)

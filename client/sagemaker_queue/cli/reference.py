@@ -1,8 +1,8 @@
 """``python -m sagemaker_queue.cli.reference docs/reference/cli``: update the pages about ``smq`` from its parser.
 
 Each command has a page, with a section for each subcommand. The text above the comment ``_END`` is generated: usage,
-description, options and examples. The text below that comment is written by hand and kept. A new command gets a page;
-the page of a removed command is removed. README.md lists the commands in groups.
+description, options and examples. The text below that comment is written by hand and kept. Each command in GROUPS
+gets a page; the page of a command that was removed from GROUPS is deleted. README.md lists the commands in groups.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INDEX = "README.md"
 
 
 class CommandGroup(NamedTuple):
-    """A heading of the index, the readers of its pages, and its commands."""
+    """A heading of the index, the commands below the heading, and the audience of the commands' pages."""
 
     heading: str
     audience: str
@@ -126,7 +126,7 @@ def _is_job_option(option: GroupedOption) -> bool:
 
 
 def _page(generated: str, existing: str) -> str:
-    """Return a page or section: the generated part ``generated``, and the hand-written part of the present text."""
+    """Return a page or section: the text ``generated``, and below it the hand-written part of ``existing``."""
     by_hand = _MADE.sub("", existing, count=1).strip("\n") if _END in existing else ""
     return f"{generated}\n\n{_END}\n" + (f"\n{by_hand}\n" if by_hand else "")
 

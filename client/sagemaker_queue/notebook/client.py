@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from sagemaker_queue.jobs.packaging.code import Code
     from sagemaker_queue.jobs.packaging.command import CommandJob
-    from sagemaker_queue.jobs.packaging.storage import Progress as Moved
+    from sagemaker_queue.jobs.packaging.storage import Progress as CountBytes
     from sagemaker_queue.jobs.packaging.storage import S3Storage
 
 Warned = TypeVar("Warned", Submission, PlanAnswer)
@@ -127,8 +127,9 @@ class QueueClient(client.QueueClient):
 
         ``{lr}`` in the command or in ``env`` is replaced by each value of ``grid={"lr": [0.1, 0.01]}``. The keywords
         are the same as for ``submit``. The same call again submits only the missing jobs. Without ``yes``, more than 50
-        jobs are refused. If some jobs are not accepted, the others are submitted, and the first error is raised with
-        the names of the missing jobs.
+        jobs are refused. If a job is invalid or too large, or its name is taken, the others are still submitted. After
+        any other error, no further jobs are submitted. In both cases, the first error is raised with the names of the
+        missing jobs.
         """
         grids = check_values(grid)
         with self._job_from_keywords(command, job) as (template, code, storage):
@@ -176,7 +177,7 @@ class QueueClient(client.QueueClient):
         owner: str | None = None,
         project: str | None = None,
     ) -> Listing[PastAttempt]:
-        """List the attempts that ended from ``since`` until before ``until``, the earliest end first.
+        """List the attempts that ended at ``since`` or later, and before ``until``, the earliest end first.
 
         Times are datetimes, or text: ``2026-11-22``, ``2026-11-22T10:00`` (UTC), or ``12h``, ``7d`` for a time ago.
         ``owner`` is an ARN, which may contain ``*``. Attempts are kept longer than their jobs.
@@ -339,7 +340,8 @@ class QueueClient(client.QueueClient):
         """Remove a job's checkpoints except the newest ``keep`` complete ones of each folder; return the removed ones.
 
         Checkpoints from which a job may resume always stay, as ``smq checkpoints prune`` describes. With ``dry_run``,
-        nothing is removed. Raises InvalidOption if ``keep`` is less than 1.
+        nothing is removed, and the checkpoints that would be removed are returned. Raises InvalidOption if ``keep`` is
+        less than 1.
         """
         listed = self.checkpoints(job)
         chosen = prunable(listed, keep)
@@ -356,16 +358,16 @@ class QueueClient(client.QueueClient):
                 names = ", ".join(map(one_line, code.archive.kept_back))
                 warnings.warn(
                     f"Not packed, as keys and passwords may be in it: {names}. include_secrets=[...] packs it.",
-                    stacklevel=4,  # the caller of submit
+                    stacklevel=4,  # the caller of submit, sweep or plan
                 )
             yield described, code, storage
 
 
-def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[Moved]]:
+def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[CountBytes]]:
     """Return a function from a total in bytes to a context manager, which shows the progress of a transfer."""
 
     @contextmanager
-    def shown(total: int) -> Iterator[Moved]:
+    def show_transfer(total: int) -> Iterator[CountBytes]:
         moved, percent = 0, -1
         with Progress(silent=silent) as progress:
 
@@ -378,7 +380,7 @@ def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextMana
 
             yield count
 
-    return shown
+    return show_transfer
 
 
 def _words_of(command: Command) -> tuple[str, ...]:

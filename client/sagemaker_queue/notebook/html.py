@@ -103,7 +103,7 @@ def summary(job: JobSummary) -> str:
 
 
 def detail(job: JobDetail) -> str:
-    """Return the page about a job: facts, reasons to wait, attempts, recent history and request."""
+    """Return the page about a job: facts, last failure, reasons to wait, attempts, recent history and request."""
     parts = [_heading(job), _facts(job_facts(job))]
     if failure := shown_failure(job):
         parts.append(_titled(failure_title(job, failure), _facts(failure_facts(failure)) + log(failure_lines(failure))))
@@ -258,5 +258,5 @@ _NUMBERS = (int, float, _Number)
 
 def _cell(tag: str, value: object, side: str) -> str:
     content = text(value)
-    whole = "; white-space: nowrap" if len(content) <= _SHORT else ""  # keeps a state and its mark on one line
-    return f'<{tag} style="text-align: {side}{whole}">{content}</{tag}>'
+    no_wrap = "; white-space: nowrap" if len(content) <= _SHORT else ""  # keeps a state and its mark on one line
+    return f'<{tag} style="text-align: {side}{no_wrap}">{content}</{tag}>'

@@ -48,34 +48,35 @@ class Listing(Iterator[T]):
     """An iterator over jobs or attempts, read page by page, which can be consumed once.
 
     ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed. After an error,
-    no further page can be read: every later read raises the same error.
+    no further items can be read: every later read raises the same error. After an interrupt such as Ctrl-C, every later
+    read raises QueueError.
     """
 
     def __init__(
-        self, items: Iterator[T], shown: Callable[[Iterable[T]], str], printed: Callable[[Iterable[T]], str]
+        self, items: Iterator[T], as_html: Callable[[Iterable[T]], str], as_text: Callable[[Iterable[T]], str]
     ) -> None:
         self._items = items
-        self._shown = shown  # as HTML
-        self._printed = printed  # as text
+        self._as_html = as_html
+        self._as_text = as_text
         self._read: list[T] = []
-        self._given = 0
+        self._consumed = 0
         self._error: Exception | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        if self._given == len(self._read):
+        if self._consumed == len(self._read):
             self._read_next()
-        self._given += 1
-        return self._read[self._given - 1]
+        self._consumed += 1
+        return self._read[self._consumed - 1]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: read by print(), list(), .all() or .to_frame(); {len(self._read)} read so far>"
 
     def __str__(self) -> str:
         """Return all items as a table of text, from the first on."""
-        return self._printed(self._all_items())
+        return self._as_text(self._all_items())
 
     def _read_next(self) -> None:
         """Read the next item. Raises StopIteration after the last item, and errors of the queue."""
@@ -113,7 +114,7 @@ class Listing(Iterator[T]):
         return to_frame(self._all_items())
 
     def _repr_html_(self) -> str:
-        return self._shown(self._all_items())
+        return self._as_html(self._all_items())
 
 
 class Jobs(tuple[J, ...]):

@@ -16,14 +16,14 @@ class SearchMetric:
     """A metric's name, and the pattern (regular expression) that finds its values in log lines.
 
     The value is the group ``value``, or else the first group that is not ``step``. The optional group ``step`` is the
-    training step. Raises InvalidOption for an invalid pattern.
+    training step. Raises InvalidOption for an empty name or an invalid pattern.
     """
 
     name: str
     regex: str
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption if the pattern is invalid or has no group for the value."""
+        """Raise InvalidOption if the name is empty, or if the pattern is invalid or has no group for the value."""
         try:
             groups = dict(re.compile(self.regex).groupindex)
         except re.error as error:

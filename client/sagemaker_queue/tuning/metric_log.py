@@ -11,7 +11,7 @@ from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
-GRACE_SECONDS = 60.0  # seconds until the last lines of an ended attempt have reached CloudWatch
+GRACE_SECONDS = 60.0  # after this time, no more lines of an ended attempt are expected in CloudWatch
 
 
 class MetricLog:
@@ -21,7 +21,7 @@ class MetricLog:
         self._logs = logs
         self._metric = metric
         self._clock = clock
-        self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
+        self._attempt_logs: dict[str, AttemptLog] = {}  # by the name of the training job
         self._ended: dict[str, float] = {}  # training job -> time of `clock` at which its end was first seen
         self._read: set[str] = set()  # training jobs whose logs are complete
         self._found = 0
@@ -53,10 +53,10 @@ class MetricLog:
         return waited or (self._last is not None and self._read >= names)
 
     def _figures(self, job: JobDetail, attempt: Attempt, name: str) -> list[tuple[int, float]]:
-        log = self._attempts.get(name)
+        log = self._attempt_logs.get(name)
         if log is None:
             client, instances = self._logs.of(attempt, job.job), attempt.instances or job.instances
-            log = self._attempts[name] = AttemptLog(client, attempt.attempt, name, instances, attempt.carrier)
+            log = self._attempt_logs[name] = AttemptLog(client, attempt.attempt, name, instances, attempt.carrier)
         figures = []
         for line in log.new_lines():
             for step, value in self._metric.find(line.message):
@@ -66,7 +66,7 @@ class MetricLog:
                 if self._last is None or place > self._last[0]:  # a line of an earlier attempt may arrive late
                     self._last = place, value
         if attempt.outcome is not None:
-            if name in self._ended:  # the previous read saw the end already, so the last lines have arrived by now
+            if name in self._ended:  # an earlier read saw the end, so the last lines have probably arrived by now
                 self._read.add(name)
             self._ended.setdefault(name, self._clock())
         return figures

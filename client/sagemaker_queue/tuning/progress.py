@@ -1,4 +1,4 @@
-"""Show the progress of a running search: a line for each change of a trial, and a status line."""
+"""Show the progress of a running search: a line when a trial starts, is preempted or ends, and a status line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _REPORTED = frozenset({"submitted", "preempted", "completed", "pruned", "failed"
 
 
 def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLogRenderer, *, live: bool) -> None:
-    """Show a line for each change of a trial until the search ends; if ``live``, also a status line."""
+    """Show a line when a trial is submitted, is preempted or ends; if ``live``, also a status line.
+
+    A trial that an earlier process started has a line for each change. The function returns when the search ends.
+    """
     try:
         for event in events:
             if isinstance(event, SearchProgress):

@@ -50,21 +50,21 @@ class SeededByNumber(BaseSampler):
         self._name = name
         self._seed = seed
         self._number: int | None = None
-        self._of_trial: BaseSampler = RandomSampler(seed)
+        self._trial_sampler: BaseSampler = RandomSampler(seed)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Create the sampler of the trial, whose seed is a hash of the study's seed and the trial's number."""
+        """Create the trial's sampler. The sampler's seed is a hash of the study's seed and the trial's number."""
         self._number = trial.number
         digest = hashlib.sha256(f"{self._seed}/{trial.number}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")
         if self._name == "random":
-            self._of_trial = RandomSampler(seed)
+            self._trial_sampler = RandomSampler(seed)
             return
         with warnings.catch_warnings():  # Optuna 4 warns that constant_liar is experimental
             warnings.simplefilter("ignore")
             # With constant_liar, the sampler avoids values near those of running trials.
-            self._of_trial = TPESampler(seed=seed, constant_liar=True)
-        self._of_trial.before_trial(study, trial)
+            self._trial_sampler = TPESampler(seed=seed, constant_liar=True)
+        self._trial_sampler.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the result of the trial's sampler."""
@@ -87,7 +87,7 @@ class SeededByNumber(BaseSampler):
     def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
         if trial.number != self._number:
             self.before_trial(study, trial)
-        return self._of_trial
+        return self._trial_sampler
 
 
 class GridByNumber(BaseSampler):

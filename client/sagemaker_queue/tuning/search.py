@@ -23,9 +23,10 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-# A search ends after more consecutive failures than this. They take at least five minutes, as each request is retried.
+# A search ends after more consecutive failures than this. The pauses between them add up to at least five minutes.
 OUTAGES_ENDURED = 60
-GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
+# If this many trials fail before any other outcome, no more trials start: probably all trials have the same fault.
+GIVE_UP_AFTER = 5
 
 # Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.
 Submit = Callable[["StoredTrial"], None]
@@ -92,6 +93,8 @@ class Search:
     def run(self) -> Iterator[SearchEvent]:
         """Yield the events of the search until all trials have ended.
 
+        If the first GIVE_UP_AFTER trials of this run fail, start no more trials and set ``gave_up``.
+
         Raises NameTaken if a trial's job name belongs to a job of another study. Raises the queue's error if the queue
         refuses a request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the
         stored trials remain unchanged, so the search can be continued.
@@ -136,7 +139,7 @@ class Search:
             yield from self._finish(live, job)
             return
         if live.trial.pruning or hopeless:
-            self._give_up(live.trial, job)
+            self._cancel_hopeless(live.trial, job)
         yield from self._changed(live, job.state, job.attempt)
 
     def _begin(self, live: _Live) -> Iterator[SearchEvent]:
@@ -162,7 +165,7 @@ class Search:
                 "names of its jobs begin with."
             )
 
-    def _give_up(self, trial: StoredTrial, job: JobDetail) -> None:
+    def _cancel_hopeless(self, trial: StoredTrial, job: JobDetail) -> None:
         if not trial.pruning:
             trial.note_pruning()
         if not job.cancel_requested:

@@ -208,7 +208,7 @@ def _suggested(trial: optuna.Trial, name: str, one: BaseDistribution) -> Value:
 
 
 def names() -> list[str]:
-    """Return the names of the studies in files of this machine, the latest first."""
+    """Return the names of the studies in files of this machine, the one that changed last first."""
     files = sorted(folder().glob("*.log"), key=lambda file: file.stat().st_mtime, reverse=True)
     return [file.stem for file in files]
 
@@ -240,7 +240,7 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
 def _locked(name: str, storage: str | None) -> Iterator[None]:
     """Without ``storage``, hold a lock against other processes of this machine.
 
-    At the end of the process, the system releases the lock.
+    The system releases the lock even if the process is killed.
     """
     if storage is not None:
         yield
@@ -262,7 +262,10 @@ def _lock(lock: IO[str], name: str) -> None:
 
 
 def _repair(path: Path) -> None:
-    """Remove the lock and the partial line that a process leaves behind if it is killed, or loses power, in a write."""
+    """Remove Optuna's lock on the journal, and a partial line at the journal's end.
+
+    A process leaves them behind if the process is killed, or if the machine loses power, during a write.
+    """
     Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
     if not path.exists():
         return
@@ -274,7 +277,7 @@ def _repair(path: Path) -> None:
 def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
     """Return the stored settings of the study; in a new study, store the plan's settings.
 
-    Raises InvalidOption if the plan's settings differ from the stored settings.
+    Raises InvalidOption if the plan's settings differ from the stored settings, or if the study is another program's.
     """
     settings = plan.settings()
     stored = study.user_attrs.get(_ATTRIBUTE)

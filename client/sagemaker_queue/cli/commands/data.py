@@ -150,7 +150,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 
 
 def _files_below(folder: Path, left_out: list[tuple[object, str]], above: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """Yield the files in a folder, sorted, also those behind links. Add each path that is left out to ``left_out``.
+    """Yield the files in a folder, sorted, also those behind links. Add other paths, with a reason, to ``left_out``.
 
     ``above`` are the resolved folders that contain this folder, so that links do not lead in circles. A folder that
     several links lead to is uploaded at the path of each link, as by ``cp -rL``.
@@ -189,7 +189,10 @@ def _upload_problem(path: Path) -> str | None:
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy a file or folder from another profile's S3 to the own profile's S3; S3 copies the data itself if it may."""
+    """Copy a file or folder from another profile's S3 to the own profile's S3.
+
+    S3 copies the data itself if the credentials of one of the profiles allow this.
+    """
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 
@@ -381,7 +384,7 @@ def _storage() -> S3Storage:
 
 
 def _is_marker(stored: Stored) -> bool:
-    """Return whether an object only marks an empty folder, as the console of S3 creates them."""
+    """Return whether an object only marks an empty folder. The console of S3 creates such objects."""
     return stored.size == 0 and stored.address.key.endswith("/")
 
 

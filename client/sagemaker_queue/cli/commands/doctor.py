@@ -48,7 +48,7 @@ def _is_not_checked(finding: Finding) -> bool:
 
 
 def not_checked(findings: Iterable[Finding]) -> dict[str, list[str]]:
-    """Return message -> names of the steps that were not checked, because they depend on a failed step."""
+    """Return the names of the steps that were not checked because they depend on a failed step, by message."""
     found: dict[str, list[str]] = {}
     for finding in filter(_is_not_checked, findings):
         found.setdefault(finding.message, []).append(finding.check)

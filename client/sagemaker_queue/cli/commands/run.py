@@ -148,7 +148,10 @@ def serve(server: Server) -> int:
 
 
 def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
-    """Serve until the program ends; forward SIGTERM, SIGHUP and SIGINT to the program, and return its exit code."""
+    """Serve until the program ends, and return the program's exit code.
+
+    Forward SIGTERM and SIGHUP to the program; forward SIGINT only if there is no terminal.
+    """
     threading.Thread(target=server.serve_forever, daemon=True).start()
     early_signals: list[int] = []
     process: subprocess.Popen[bytes] | None = None
@@ -189,7 +192,7 @@ def _handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment in which a program sends its SageMaker requests directly to this proxy."""
     # VARIABLE=0 switches off the hooks of this package: otherwise the hooks and the proxy would both add the queue's
-    # jobs to lists.
+    # jobs to SageMaker's lists of training jobs.
     changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}", VARIABLE: "0"}
     if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
         direct = environment.get("NO_PROXY") or environment.get("no_proxy") or ""

@@ -27,7 +27,8 @@ class Simulate(Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's parameters, adding the simulator's on the first call."""
         if not any(isinstance(parameter, Argument) for parameter in self.params):
-            with suppress(InvalidOption) if ctx.resilient_parsing else nullcontext():  # true in completions
+            # A completion (resilient_parsing) shows no error if this Python is too old.
+            with suppress(InvalidOption) if ctx.resilient_parsing else nullcontext():
                 self.params[:0] = _parameters()
         return super().get_params(ctx)
 

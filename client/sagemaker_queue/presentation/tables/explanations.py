@@ -39,7 +39,10 @@ class Section:
 
 
 def why_sections(job: JobDetail) -> list[Section]:
-    """Return the reason why the job waits, the jobs ahead, the blocking jobs, and advice."""
+    """Return the reason why the job waits, its expected start, the jobs ahead, the blocking jobs, and advice.
+
+    For a job that does not wait, return its state and the reason for that state.
+    """
     if not job.waits:
         time = age(job.state_since)
         since = (f" {time} ago" if job.finished else f", for {time}") if time else ""

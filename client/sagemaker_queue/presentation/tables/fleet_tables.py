@@ -62,8 +62,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     for pause in other_reasons:
         tried = f"the next job is tried at {moment(pause.until)} UTC"
         if pause.at_fault:
-            wants = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
-            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
+            sentence = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
+            yield Part(f"{sentence}\nSageMaker: {pause.at_fault}")
         elif pause.unreachable:
             yield Part(f"Pool {pause.pool} backs off: its region does not respond; {tried}.")
         else:
@@ -210,7 +210,7 @@ def _path(project: ProjectStatus) -> str:
 def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
     """Yield a row for each pool in which the department or project has a limit, or a figure other than 0.
 
-    Only the first row shows the name and the number of waiting jobs.
+    Without such a pool, yield one row without figures. Only the first row has the name and the number of waiting jobs.
     """
     order = {pool.name: rank for rank, pool in enumerate(status.pools)}
     known = {

@@ -53,7 +53,7 @@ def _elapsed(job: JobSummary) -> str:
 def _waited(job: JobSummary) -> str:
     """Return the time that a waiting job has been in its state; for other jobs, the wait for the first attempt.
 
-    That wait is empty for a job with several attempts, because the start of the first attempt is then unknown.
+    For such a job with several attempts, return an empty text, because the start of the first attempt is unknown.
     """
     if job.waits:
         return age(job.state_since)
@@ -348,10 +348,10 @@ def _output(job: JobDetail) -> str | None:
     launched = [run for run in job.attempts if run.training_job_name]
     if not folder or not launched:
         return folder
-    # The policy names the project's bucket in the other region. This page does not read the policy, so it cannot give
-    # the address.
-    there = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
-    return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{there}"
+    # If the attempt ran in another region, its output is in the bucket that the policy names for the project and that
+    # region. The policy is not read here, so the bucket's name is unknown.
+    bucket_note = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
+    return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{bucket_note}"
 
 
 def request_facts(job: JobDetail) -> dict[str, object]:

@@ -27,7 +27,8 @@ from sagemaker_queue.presentation.tables.jobs import (
 )
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
 
-_NAMES = ("Job Name", "Training Job")  # never cut in wide tables, because users copy these names
+# Users copy these names. So names are cut only in compact tables, and only if the user has not named the columns.
+_NAMES = ("Job Name", "Training Job")
 SHOWN = 10  # maximum number of transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
@@ -100,7 +101,7 @@ def _colour(job: JobSummary) -> str:
 
 
 def job_page(job: JobDetail, width: int | None = None) -> str:
-    """Return the page about one job: facts, attempts, recent history and request."""
+    """Return the page about one job: facts, last failure, attempts, recent history and request."""
     parts = [job.job, facts(job_facts(job), width)]
     if failure := shown_failure(job):
         parts += [f"\n{failure_title(job, failure)}", facts(failure_facts(failure), width)]

@@ -8,7 +8,7 @@ from os.path import commonprefix
 
 from sagemaker_queue.jobs.formatting import LONGEST_CELL, clean, cut
 
-LEAST_CELL = 10
+LEAST_CELL = 10  # the minimum width, in characters, to which cells are cut
 LEAST_WIDTH = 40  # the minimum width of wrapped sentences, also on narrower terminals
 _GAP = "  "  # between two columns
 _HEADER_PADDING = 2  # characters by which tabulate makes a column wider than its header
@@ -53,8 +53,8 @@ def table(
     """Return a table. Numbers are aligned right. The columns ``right`` contain numbers as text, also aligned right.
 
     Long text in the column ``wrapped`` takes several lines. If the table is wider than ``width``, the widest columns
-    are cut down to LEAST_CELL. The columns ``whole`` are not cut, and the columns ``middle`` are cut in the middle. A
-    ``compact`` table has no line below the headers, and no padding.
+    of text are cut until the table fits, but not below LEAST_CELL. The columns ``whole`` are not cut, and the columns
+    ``middle`` are cut in the middle. A ``compact`` table has no line below the headers, and no padding.
     """
     from tabulate import tabulate  # noqa: PLC0415  # slow to import
 

@@ -25,7 +25,7 @@ from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
 NARROW = 100  # characters; on narrower terminals, the table of jobs has fewer columns, and pools have no bars
-BAR = 20  # characters
+BAR = 20  # maximum length of a bar in characters
 LEAST_LINES = 4  # minimum number of lines of a table: a blank line, headers, a row, and the number of further rows
 _NARROW_COLUMNS = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
 _WIDE_COLUMNS = (
@@ -77,8 +77,8 @@ class TopPage:
     """The lines of the screen, and the range of shown jobs."""
 
     lines: tuple[Line, ...]
-    first: int
-    shown: int
+    first: int  # index of the first job on the screen
+    shown: int  # number of jobs on the screen
     jobs: int  # number of all selected jobs
 
 

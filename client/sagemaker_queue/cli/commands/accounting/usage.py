@@ -55,7 +55,7 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
 @json_flag("print JSON, with the sums of the whole period", exclusive_group="format")
 @with_queue
 def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
-    """Print usage and remaining budgets as text, CSV or JSON."""
+    """Print usage as text, CSV or JSON; text and JSON also contain the remaining budgets."""
     attempts = period.attempts(queue)
     policy = queue.policy().policy
     prices = PriceList(policy.get("prices") or {})

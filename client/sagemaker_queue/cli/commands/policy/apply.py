@@ -87,8 +87,10 @@ def _exit_code_unless_confirmed(
 ) -> int | None:
     """Print the difference and a preview; return None if the document should be applied, else the exit code.
 
-    A document equal to the policy in force is not applied. On a terminal without ``yes``, the user confirms the change;
-    a policy that the queue would refuse is then not applied. Raises InvalidRequest if the document is invalid.
+    A document equal to the policy in force is not applied. On a terminal without ``yes``, a policy that the queue would
+    refuse is not applied, and any other change is applied only if the user confirms it.
+
+    Raises InvalidRequest if the document is invalid.
     """
     difference = policy_difference(applied, document, name)
     if not difference:

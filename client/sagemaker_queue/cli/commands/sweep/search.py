@@ -140,7 +140,11 @@ def run_search(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Run a search, or continue it, until all trials have ended; return the exit code."""
+    """Run or continue a search, and return the exit code.
+
+    If ``dry_run``, only print the first trials. If the first trials all fail, the search starts no more trials (see
+    ``Search.run``).
+    """
     study_module = studies()
     study_module.silence_optuna()
     with ExitStack() as stack:
@@ -161,7 +165,7 @@ def run_search(
 
 
 def show_study(search: SearchOptions, options: JobKeywords, *, as_json: bool) -> int:
-    """Print the trials of a study and the best trial."""
+    """Print the trials of a study and the best trial; without a name, list the studies of this machine."""
     name = search.study or options.get("name")
     study_module = studies()
     if not name:

@@ -72,18 +72,18 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
 
     access = ServerAccess(address=address)
     with listen(port) as listening:
-        here = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with nullcontext() if no_browser or address else Handover(here, access) as handover:
+        own_address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with nullcontext() if no_browser or address else Handover(own_address, access) as handover:
             remove = handover.remove if handover else lambda: None
-            serve(queue, access, listening, interval, lambda: _print_access(here, access, handover), remove)
+            serve(queue, access, listening, interval, lambda: _print_access(own_address, access, handover), remove)
     return DONE
 
 
-def _print_access(here: str, access: ServerAccess, handover: Handover | None) -> None:
+def _print_access(own_address: str, access: ServerAccess, handover: Handover | None) -> None:
     """Open the browser if there is a handover, and print the address and the token."""
     # Behind a proxy, there is no handover and no browser is opened here, because users open the proxy's address.
     opened = handover is not None and _open_in_browser(handover.page)
-    place = f"{(access.address or here).rstrip('/')}/"
+    place = f"{(access.address or own_address).rstrip('/')}/"
     if opened:
         print(f"The queue opens in your browser. If it does not, open {place} and enter this token:", flush=True)
     else:
@@ -91,7 +91,7 @@ def _print_access(here: str, access: ServerAccess, handover: Handover | None) ->
     print(f"  {access.token}", flush=True)
     hub = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
     if hub and not access.address:
-        port = here.rpartition(":")[2]
+        port = own_address.rpartition(":")[2]
         print(
             f"In JupyterHub and Studio: smq ui --no-browser --port {port} --address https://HUB{hub}proxy/{port}",
             flush=True,

@@ -9,7 +9,7 @@ from sagemaker_queue.presentation.tables.usage_tables import budget_notes
 from sagemaker_queue.presentation.text.layout import table
 
 _HEADERS = ("Project", "Owner", "Budget-h", "Used-h", "Left-h", "Period", "Kind", "Until (UTC)")
-_EXACT = 6
+_EXACT = 6  # decimals of an hour
 
 
 class _RemainingBudget(Protocol):

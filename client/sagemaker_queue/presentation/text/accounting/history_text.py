@@ -13,7 +13,7 @@ _HEADERS = [
     *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
     *("Submitted (UTC)", "Waited", "Provisioned", "Ran", _GPU_PERCENT, "Outcome"),
 ]
-_WHOLE = ("Job Name", "Submitted (UTC)")  # never cut
+_WHOLE = ("Job Name", "Submitted (UTC)")  # columns with cells that are never cut
 # The columns that are omitted, in this order, until the table fits the terminal.
 _OMITTED_FIRST = ("Provisioned", "Pool", "Project", _GPU_PERCENT, "Owner", "Submitted (UTC)", "Attempt", "Waited")
 
