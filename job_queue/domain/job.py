@@ -177,7 +177,7 @@ class Job:
     calls: tuple[LaunchCall, ...] = ()  # unanswered calls for the current attempt
     in_doubt: bool = False  # an earlier call or an unclear answer leaves open whether the attempt exists
     late: LateLaunch | None = None  # the current or an earlier attempt, if a late call could launch it again
-    cancelled: bool = False  # a user has cancelled the job
+    cancelled: bool = False  # a user, or for a carrier also the queue, has cancelled the job
     evicted_for: str | None = None  # the claimant for which the attempt is stopped
     evicted_by: str | None = None  # the rule of that eviction
     requeued_by: str | None = None  # ARN of the caller whose requeue stops the active attempt

@@ -99,7 +99,9 @@ def bucket_and_key(address: str) -> tuple[str, str]:
 
 
 def _bucket_in_host(host: str) -> str | None:
-    """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`: empty if none, None if not of S3.
+    """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`.
+
+    The result is empty if the host names no bucket, and None if the host does not belong to S3.
 
     A bucket's name may have dots, so several labels may look like `s3`; the last one counts. Upper and lower case are
     equal in a host. The time is linear in the length of the host, because callers choose the host.

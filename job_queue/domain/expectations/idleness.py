@@ -41,7 +41,7 @@ def hosts(job: Job) -> list[str]:
 
 
 def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
-    """Return whether all instances with GPUs were idle for this long. Return False if too many figures are missing.
+    """Return whether all instances with GPUs were idle for `seconds`. Return False if too many figures are missing.
 
     :param figures: figures of the last `seconds`, by host.
     """

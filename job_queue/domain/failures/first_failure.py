@@ -8,7 +8,7 @@ from job_queue.domain.failures.classification import gravity
 from job_queue.domain.failures.log_text import LONGEST_LINE, MOST_LINES, bounded_line, printable, without_prefix
 
 LAST_LINES = 20  # lines of the rank that are returned
-MAX_RANK = 100
+MAX_RANK = 100  # characters of a rank's name
 
 _RANK = re.compile(r"^\s{0,20}\[(?:(?:rank|default)(?P<torch>\d{1,5})|\d{1,5},(?:mpirank:)?(?P<mpi>\d{1,5})\b)")
 _HOST = re.compile(r"(?:^|/)(?P<host>algo-\d{1,5})\b")
