@@ -675,7 +675,7 @@ def new_failure(transition: JobTransition) -> FailedAttempt | None:
 def failure_class_in(reason: str | None) -> str | None:
     """Return the failure class in the reason of a failed job; None if there is none.
 
-    Lists of finished jobs need this, because their index has no other attribute with the class.
+    Lists of finished jobs need this, because the index of finished jobs has no other attribute with the class.
     """
     found = _CLASS_IN_REASON.search(reason or "")
     return found[1] if found else None

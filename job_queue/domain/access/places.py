@@ -30,7 +30,7 @@ class Claim:
 
 
 MOST_PLACES = 10  # places of a job; the queue looks up other claims on each place, and on all places above it
-DEPTH = 24  # most folders in the name of a place; a deeper place has the name of its folder at this depth
+DEPTH = 24  # most folders in the name of a place; a deeper folder counts as the folder above it at this depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)

@@ -19,7 +19,7 @@ CLOCK_SECONDS = 3600  # tolerance for a reported time after the recorded end, or
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """The facts about an attempt at its end that its job does not contain. Times are epoch seconds."""
+    """The facts about an ended attempt that its `Job` does not contain. Times are epoch seconds."""
 
     created: float | None = None  # time at which SageMaker accepted the attempt
     began: float | None = None  # time at which the attempt got its instances and billing begins; None: it got none

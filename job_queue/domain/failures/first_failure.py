@@ -26,9 +26,9 @@ class LoggedLine:
 def first_failed(events: Iterable[LoggedLine]) -> tuple[str, tuple[str, ...]]:
     """Return the name of the rank that failed first, such as `algo-2 rank 3`, and its last log lines.
 
-    The first rank is the rank with the earliest line that names the gravest cause. Without a cause, the earliest
-    consequence decides, such as a time-out of NCCL. Without both, return the rank with the earliest last line. The name
-    is empty if there are no lines.
+    The earliest line that names the gravest cause decides. Without a cause, the earliest consequence decides, such as a
+    time-out of NCCL. Without both, return the rank with the earliest last line. The name is empty if there are no
+    lines.
     """
     kept = sorted(events, key=lambda event: event.at)[-MOST_LINES:]
     if not kept:

@@ -43,7 +43,7 @@ class ProjectFigures:
 
     project: str
     waiting: int  # number of waiting jobs
-    known: int  # jobs among them that no user holds, and whose start is known, or known to be after the horizon
+    known: int  # waiting jobs that no user holds, and whose start is known, or known to be after the horizon
     wait_before: float | None  # mean wait of the `known` jobs from now on, in seconds; each at most the horizon
     wait_after: float | None  # the same under the other policy
     used_before: Slots  # slots in use after the present plan is carried out; reserved slots count as used
