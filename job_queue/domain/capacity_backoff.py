@@ -1,7 +1,8 @@
 """Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and other jobs wait.
 
 A capacity key names the instances that SageMaker can lack. The key is the pool's name, or `<pool>/<instance types>` for
-a pool of any type. A refusal of n instances applies to jobs that request n or more instances, and not to smaller jobs.
+a pool of any type. A refusal of n instances for lack of capacity applies to jobs that request n or more instances,
+and not to smaller jobs.
 
 The waits grow with the failures (`backoff`). Quota lag is no failure: SageMaker still counts instances of jobs that
 have ended (`launching.quota_lag`). During quota lag one job is tried every `LAG_SECONDS`. After `LONGEST_LAG_SECONDS` a
@@ -29,8 +30,8 @@ class CapacityBackoff:
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
-    failures: int = 1  # refusals in a row, without quota lag, since the last end of a job in the pool
-    instances: int = 1  # the backoff applies to jobs that request this many instances or more
+    failures: int = 1  # refusals in a row since a job last ended in the pool; quota lag does not count
+    instances: int = 1  # without quota lag, the backoff applies to jobs that request this many instances or more
     largest: int = 1  # the largest number of instances that was refused
     at_fault: str | None = None  # SageMaker's message, if it refused fields that the pool adds to requests
     refused_since: int | None = None  # epoch seconds of the first refusal of the current series of refusals
@@ -67,7 +68,7 @@ class CapacityBackoff:
         return self.until + (FORGOTTEN_SECONDS if self.has_failed else LONGEST_LAG_SECONDS) < now
 
     def is_open(self, now: float) -> bool:
-        """Return whether plans can ignore the backoff: no launch has failed, and the next try is due."""
+        """Return whether plans can ignore the backoff: its only cause is quota lag, and the next try is due."""
         return not self.has_failed and self.until <= now
 
     def has_key_of(self, pool: Pool) -> bool:
@@ -87,7 +88,7 @@ class CapacityBackoff:
         return replace(self, until=int(now) + seconds)
 
     def without_lag(self, now: float) -> "CapacityBackoff | None":
-        """Return the backoff after an accepted launch, which ends quota lag, or None if there are no failures."""
+        """Return the backoff after an accepted launch has ended the quota lag; None if quota lag was its only cause."""
         return replace(self, lag=None, lag_since=0).while_tried(now) if self.has_failed else None
 
 
@@ -120,13 +121,13 @@ def after_refusal(
     lag: str | None = None,
     unreachable: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal, as a tuple of one.
+    """Return a tuple with the backoff after a refusal.
 
-    The tuple is empty if the job needs several capacity keys, because each of them may be the cause.
+    The tuple is empty if the job needs several capacity keys, because it is not known which of them is the cause.
 
     :param wanted: the instances that were refused, by capacity key.
-    :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
-        failure. So the refusals of jobs that were launched together count as one failure.
+    :param sent_at: epoch seconds of the refused call. The refusal adds no failure if the call was sent before the
+        previous refusal. So the refusals of jobs that were launched together count as one failure.
     :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests. The backoff then applies
         to jobs of any size.
     :param lag: message about the instances that SageMaker counts, if they are more than the queue knows. Such a refusal
@@ -196,8 +197,8 @@ def after_success(
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
     """Return the backoffs that end because a job got its instances, each with its remaining backoff or None.
 
-    If SageMaker had refused more instances than this job got, the backoff still applies to jobs that request more
-    instances than this job got.
+    If SageMaker had refused more instances than this job got, for lack of capacity, the backoff still applies to jobs
+    that request more instances than this job got.
 
     :param wanted: the job's instances, by capacity key.
     :param arrived_at: epoch seconds at which the job got its instances. A later refusal still applies.

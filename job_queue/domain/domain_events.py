@@ -164,7 +164,8 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return _of_running(old, new)
     failure = new_failure(transition)
     if failure is not None and new.tries == 0:
-        # A retry without a backoff has no event, unless other failures named the same GPU. Without a retry: FINISHED.
+        # A retry without a backoff has no event, unless other failures named the same GPU. A job without a
+        # retry is finished (see above).
         return JobEvent.GPU_RETURNED if failure.returned_gpus else None
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None

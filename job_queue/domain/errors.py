@@ -8,7 +8,7 @@ QueueError                  root: message, field and remedy; the api maps each c
 ├── Conflict                the job's state does not allow the command
 ├── StalePolicy             the policy was changed after it was read
 ├── InUse                   a policy removes or changes resources of live jobs
-├── TooMany                 a limit is reached, such as that of the waiting jobs of an owner
+├── TooMany                 a limit is reached, such as an owner's limit on waiting jobs
 ├── TooLarge                the request is larger than the queue can store
 ├── TakesTooLong            the answer cannot be computed in the time that a caller waits
 ├── Busy                    too many requests of this kind are in progress

@@ -85,7 +85,7 @@ def acts_for(caller: str, owner: str) -> bool:
 def matches(pattern: str, caller: str) -> bool:
     """Return whether an ARN that may contain `*` matches a caller. A role's ARN matches all sessions of the role.
 
-    `*` matches characters of one part of a name, and neither `/` nor `:`. The pattern `*` matches all callers.
+    In an ARN, `*` matches any characters except `/` and `:`. The pattern `*` alone matches all callers.
     """
     if pattern == ANY_CALLER or matches_pattern(pattern, caller):
         return True

@@ -44,7 +44,7 @@ STAGES = frozenset(
 """The SecondaryStatus values of a training job in progress. A stop and an end are states of the job, not stages."""
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
-LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and shortest time limit of an attempt because of it
+LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and shortest time limit that it gives an attempt
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
 
@@ -110,7 +110,7 @@ class Dependency:
 class Portability:
     """The parts of a request that decide whether its job can run in other regions and accounts."""
 
-    buckets: tuple[str, ...] = ()  # the buckets of all its addresses in S3
+    buckets: tuple[str, ...] = ()  # the buckets of all addresses in S3 in the request
     checkpoints: bool = False  # whether the job writes checkpoints, and so resumes only where its checkpoints are
     obstacle: str | None = None  # a field of the request with a resource of one region; None: there is none
     role: str | None = None  # ARN of the execution role at home; None: the job was accepted by an earlier version
@@ -177,7 +177,7 @@ class Job:
     calls: tuple[LaunchCall, ...] = ()  # unanswered calls for the current attempt
     in_doubt: bool = False  # an earlier call or an unclear answer leaves open whether the attempt exists
     late: LateLaunch | None = None  # the current or an earlier attempt, if a late call could launch it again
-    cancelled: bool = False  # a user has cancelled the job
+    cancelled: bool = False  # a user, or for a carrier also the queue, has cancelled the job
     evicted_for: str | None = None  # the claimant for which the attempt is stopped
     evicted_by: str | None = None  # the rule of that eviction
     requeued_by: str | None = None  # ARN of the caller whose requeue stops the active attempt
@@ -245,7 +245,7 @@ class Job:
 
     @property
     def may_be_preempted(self) -> bool:
-        """Whether the job is preemptible and was not preempted as often as its own `max_preemptions` allows."""
+        """Whether the job is preemptible, and its preemptions have not reached its own `max_preemptions`."""
         return self.preemptible and not is_limit_reached(self.max_preemptions, self.preemptions_in_all)
 
     def is_late(self, now: float) -> bool:

@@ -1,8 +1,8 @@
 """Names of attempts in SageMaker: a job's name and a stamp with the number of the attempt.
 
 SageMaker refuses the name of an existing training job. A name is free again only when its training job has ended and is
-deleted. The name of an attempt depends only on the job and the attempt's number, which rises only after the attempt has
-ended. So two attempts of a job cannot be alive at once.
+deleted. The name of an attempt depends only on the job and the attempt's number. The number rises only after the
+attempt has ended, or can no longer be launched. So two attempts of a job cannot be alive at once.
 """
 
 import hashlib

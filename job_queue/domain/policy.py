@@ -106,9 +106,9 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Slots are derived again for each plan of a cycle, so that a new policy needs no migration.
 
     Each alternative of the request may run in the allowed pools of its instance types, in the order of
-    `allowed_pools`. With the tag `pools`, a job may run in allowed pools of any instance type. An alternative with a
-    training plan may run only in the allowed pools of that plan. If a job accepts several sizes, the slots of the best
-    size in all pools come first.
+    `allowed_pools`. With the tag `pools`, a job may run in allowed pools of any instance type, unless it is a
+    heterogeneous cluster. An alternative with a training plan may run only in the allowed pools of that plan. If a job
+    accepts several sizes, the slots of the best size in all pools come first.
 
     An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
     reports this type. A project that no longer exists allows no pool.
@@ -138,7 +138,8 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
     """Return the pools in which a job may run, in order of preference.
 
     A job without the tag `pools` may run in the project's pools, or in all pools if the project names none. With the
-    tag, only the tag's pools among these pools are allowed, in the order of the tag.
+    tag, only the tag's pools among these pools are allowed, in the order of the tag. Pools in which the job cannot run
+    because of their region or account are left out.
     """
     by_name = {pool.name: pool for pool in policy.pools}
     project = project_of(policy, job.project)
@@ -152,7 +153,7 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
 
 
 def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
-    """Return why a job cannot run in a pool of another region or account, as a clause; None if it can."""
+    """Return why a job cannot run in a pool because of the pool's region or account, as a clause; None if it can."""
     site, portability = site_of_pool(pool), job.portability
     if job.has_work and not project.checkpoints_replicated and not same_place(site, job.work_site):
         where = job.work_site.text if job.work_site else "the queue's region"
@@ -206,7 +207,7 @@ def project_of(policy: Policy, name: str) -> Project | None:
 
 
 def needs_one_known_type(job: Job, policy: Policy) -> bool:
-    """Return whether a job, like most jobs, requests one instance type that a pool has, and names no pools."""
+    """Return whether a job, like most jobs, requests one instance type that a pool has, without the tag `pools`."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
     return not job.pools and len(asked) == 1 and asked <= types

@@ -130,7 +130,7 @@ def _pools(policy: Policy) -> Iterator[str]:
 
 
 def _sites(policy: Policy) -> Iterator[str]:
-    """Yield the faults in regions, roles and buckets of regions."""
+    """Yield the faults in the regions and roles of pools, and in `bucket_by_region` of projects."""
     roles: dict[str, str | None] = {}
     for pool in policy.pools:
         site = site_of_pool(pool)

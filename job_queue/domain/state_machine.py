@@ -128,7 +128,7 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
 
 
 def discard_proof_of_last_call(job: Job) -> Job:
-    """Make the proof of the refused call invalid. Other people can read the proof in CloudTrail and copy it."""
+    """Make the proof of the latest call, which was refused, invalid. Others can copy the proof from CloudTrail."""
     return replace(job, valid_proofs=without_number(job.valid_proofs, job.sent))
 
 
@@ -344,7 +344,7 @@ def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition
 def record_hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
     """Record that a running attempt hangs, once for each attempt.
 
-    :param since: epoch seconds since which the attempt is silent; the silence may have begun earlier.
+    :param since: epoch seconds since which the attempt is known to be silent; the silence may have begun earlier.
     :param requeue: whether the next cycle stops the attempt, so that the job waits again (`stop_hung`).
     """
     silent = f"hangs: no log line, no checkpoint and idle GPUs since {clock(since)} at the latest"
@@ -675,7 +675,7 @@ def new_failure(transition: JobTransition) -> FailedAttempt | None:
 def failure_class_in(reason: str | None) -> str | None:
     """Return the failure class in the reason of a failed job; None if there is none.
 
-    Lists of finished jobs need this, because their index has no other attribute with the class.
+    Lists of finished jobs need this, because the index of finished jobs has no other attribute with the class.
     """
     found = _CLASS_IN_REASON.search(reason or "")
     return found[1] if found else None

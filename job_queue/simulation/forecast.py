@@ -16,14 +16,14 @@ from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitReason, plan
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate only says that it is longer
+HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; the estimate of a longer wait only says that the wait is longer
 CLOSE_SECONDS = 600.0  # tolerance in seconds of a near estimate
 CLOSE_PART = 0.25  # tolerance as a part of the wait; the larger of the two tolerances counts
 FEWEST_FUTURES, MOST_FUTURES = 3, 7  # bounds of the number of futures
 JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST_FUTURES
 SHORTEST_STEP = 300.0  # seconds; one plan follows all events of a step
 SMALLEST_STEP_PART, LARGEST_STEP_PART = 0.03, 0.25  # smallest and largest ratio of a step to the elapsed time
-LIVE_JOBS_PER_STEP_PART = 5500  # this ratio = live jobs / LIVE_JOBS_PER_STEP_PART, within these bounds
+LIVE_JOBS_PER_STEP_PART = 5500  # within these two bounds, the ratio is live jobs divided by this number
 MANY_LIVE_JOBS = 750  # live jobs above which steps are largest and each step has only one plan
 
 
@@ -85,7 +85,7 @@ def repeat_arrivals(
 
 
 def steps_for(live: int) -> Step:
-    """Return the step for this number of live jobs. Steps grow with the time since the snapshot."""
+    """Return the function for the length of steps with this number of live jobs. Steps grow with the elapsed time."""
     part = _step_part(live)
     return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
 

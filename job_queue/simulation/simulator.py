@@ -72,7 +72,8 @@ class Simulator:
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
     :param step: the length of each step, by the elapsed time. A job may take slots that were freed within the step. The
-        job then starts at the time when these slots were freed, or at its submission if that was later.
+        job then starts at the latest of three times: its submission, the end of its last dependency, and the time when
+        these slots were freed.
     :param cycles: largest number of plans at one moment.
     """
 
@@ -175,7 +176,7 @@ class Simulator:
         return waiting
 
     def _enter_known_changes(self, snapshot: Snapshot) -> None:
-        """Enter the ends of backoffs and calendars, and the drains."""
+        """Enter the times at which backoffs, training plans, `not_before` and drains of the snapshot change plans."""
         for time in expiries(snapshot):
             self._events.enter(time)
         for pool, calendar in snapshot.calendars.items():

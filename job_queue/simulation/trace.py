@@ -20,7 +20,7 @@ REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
 ATTEMPT = "attempt"  # a trace with this column has a row for each attempt of a job
 CARRIES = "carries"  # column of a trace of the queue's own history: the GPUs of a carrier; empty for other jobs
 LARGEST = 1e12  # the largest number that a trace may contain
-DRAWN_PRIORITIES = (10.0, 60.0, 30.0)  # percent of the jobs by priority, in traces without priorities
+DRAWN_PRIORITIES = (10.0, 60.0, 30.0)  # percent of the jobs by priority, highest first, in traces without priorities
 NO_PROJECT = "(none)"  # stands for jobs without a project in options and messages
 
 

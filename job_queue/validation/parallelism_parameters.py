@@ -1,8 +1,8 @@
 """The parameters of SageMaker's model parallelism library: their names and possible values.
 
 Version 1 (`smdistributed.modelparallel`, started by MPI) and version 2 (`torch.sagemaker`, started by torchrun) read
-the parameters from `mp_parameters`. Both versions fail on the instances if a parameter is wrong. The lists are those of
-the SDK (`fw_utils.validate_mp_config`, `SMP`) and of the guide (v1, "Configuration Parameters for distribution"; v2,
+the parameters from `mp_parameters`. Both versions fail on the instances if a parameter is wrong. The sources are
+the SDK (`fw_utils.validate_mp_config`, `SMP`) and the guide (v1, "Configuration Parameters for distribution"; v2,
 "SMP v2 core feature configuration parameters"). A later release of the library may have more parameters. So an unknown
 name is refused only if it is spelled similarly to a known one.
 """

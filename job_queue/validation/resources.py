@@ -14,8 +14,9 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
-# Families without a local disk, by EC2's guide of instance types; SageMaker's service model names c5 and p2. Families
-# in neither pattern are not checked: all or some of their types have a disk, but the model does not name them.
+# Families without a local disk, by EC2's guide of instance types. SageMaker's service model names only c5 and p2, as
+# examples. Families in neither pattern are not checked: all or some of their types have a disk, but the model does not
+# name them.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 

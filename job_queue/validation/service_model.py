@@ -217,7 +217,7 @@ def _compiled(pattern: str) -> "regex.Pattern[str]":
     """Compile a pattern of the service model with the meaning that it has in Java.
 
     In Java, general categories such as \\p{L} are Unicode's, while \\p{Alnum}, \\d and \\w are ASCII's. A dot does not
-    match a line feed in either language.
+    match a line feed, in Java as in Python.
     """
     has_categories = regex.search(r"\\p\{[A-Z][a-z]?\}", pattern) is not None
     return regex.compile(pattern, flags=regex.UNICODE if has_categories else regex.ASCII)

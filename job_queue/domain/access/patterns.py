@@ -1,6 +1,6 @@
-"""Patterns in which `*` matches any characters within one part of a name, and neither `/` nor `:`.
+"""Patterns in which `*` matches any characters except `/` and `:`, so only characters within one part of a name.
 
-So `user/*` does not match users of other paths, and `assumed-role/x*/*` matches role and session separately. IAM's own
+So `user/*` does not match `user/team/ann`, and `assumed-role/x*/*` matches role and session separately. IAM's own
 `*`, as in the stack's parameter AllowedRoleArns, also matches `/` and `:`. A pattern is not compiled to a regular
 expression, because the match of a pattern with many `*` could then take exponential time.
 """

@@ -30,7 +30,7 @@ class Claim:
 
 
 MOST_PLACES = 10  # places of a job; the queue looks up other claims on each place, and on all places above it
-DEPTH = 24  # most folders in the name of a place; a deeper place has the name of its folder at this depth
+DEPTH = 24  # most folders in the name of a place; a deeper folder counts as the folder above it at this depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
@@ -99,7 +99,9 @@ def bucket_and_key(address: str) -> tuple[str, str]:
 
 
 def _bucket_in_host(host: str) -> str | None:
-    """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`: empty if none, None if not of S3.
+    """Return the bucket in a host such as `bucket.s3.us-east-1.amazonaws.com`.
+
+    The result is empty if the host names no bucket, and None if the host does not belong to S3.
 
     A bucket's name may have dots, so several labels may look like `s3`; the last one counts. Upper and lower case are
     equal in a host. The time is linear in the length of the host, because callers choose the host.

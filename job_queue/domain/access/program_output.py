@@ -1,4 +1,4 @@
-"""Redact a failed program's output for callers who may not see the job's values, such as the command line."""
+"""Redact the output of a failed program for callers who may not see values of the job, such as its command line."""
 
 import re
 

@@ -123,7 +123,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
 
 
 def _without_wildcards(entry: str) -> list[str]:
-    """Return the parts of an entry, without `*` at its end: each folder that `data/*` permits may be of one job."""
+    """Return the parts of an entry without `*` at its end. Each folder that `data/*` permits may belong to one job."""
     parts = entry.split("/")
     while len(parts) > 1 and not parts[-1].strip("*"):
         parts.pop()

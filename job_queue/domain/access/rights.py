@@ -1,7 +1,8 @@
 """Decide which caller may do which action of the API, such as submit, cancel or apply a policy.
 
-No other module decides about rights, with one exception: `services.job_commands` refuses former members of a project
-some changes (release, a higher priority). docs/reference/iam.md has the same table, and a test compares both.
+No other module decides about rights, with one exception: `services.job_commands` does not let former members of a
+project release a job or raise its priority. docs/reference/iam.md has the table `ALLOWED` for people, and a test
+compares both tables.
 
 IAM decides which callers may call the API. A caller may also be a member or an admin of a job's project, the job's
 owner, or an admin of the queue. A caller has the rights of all these relations.

@@ -19,13 +19,13 @@ CLOCK_SECONDS = 3600  # tolerance for a reported time after the recorded end, or
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """The facts about an attempt at its end that its job does not contain. Times are epoch seconds."""
+    """The facts about an ended attempt that its `Job` does not contain. Times are epoch seconds."""
 
     created: float | None = None  # time at which SageMaker accepted the attempt
     began: float | None = None  # time at which the attempt got its instances and billing begins; None: it got none
     ended: float | None = None  # time at which the instances stopped working for the attempt
     instances: Mapping[str, int] = field(default_factory=dict)  # instance type -> instances
-    market: str | None = None  # purchase option of the instances of the attempt's pool
+    market: str | None = None  # purchase option of the attempt's pool
     department: str | None = None  # department of the job's project
     checkpoint: float | None = None  # time of the newest checkpoint that the queue has seen
     keeps_checkpoints: bool = True  # False only if the attempt cannot have written checkpoints
@@ -37,7 +37,7 @@ class EndReport:
 class MeasuredUtilization:
     """The utilization of an attempt's GPUs and memory, in whole percent of all its GPUs or of all its memory.
 
-    None means that SageMaker reported no values, which is not the same as 0.
+    None means that the figure is not known, which is not the same as 0.
     """
 
     gpu_mean: int | None = None
@@ -61,7 +61,7 @@ class AttemptRecord:
     owner: str  # ARN
     outcome: str  # outcome, as in `EndedAttempt`
     priority: int
-    slots: Mapping[str, int]  # pool -> instances; for a member: its carrier's pool, if known -> 0
+    slots: Mapping[str, int]  # pool -> instances; for a member: its carrier's pool -> 0, or empty if unknown
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
     submitted: str  # time of the job's submission
     waiting_since: str  # time of the job's submission, or end of the previous attempt

@@ -6,7 +6,8 @@ from job_queue.domain.accounting.attempts import EndReport
 from job_queue.domain.job import FailedAttempt, Job
 
 # Prefixes of SageMaker's FailureReason when the cause is not the job.
-_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second one if a training plan has no instances
+# InsufficientCapacityError means that a training plan has no instances.
+_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")
 _ERROR_OF_SAGEMAKER = "InternalServerError"
 _OUT_OF_TIME = {
     "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
@@ -24,7 +25,7 @@ class Ending:
     starved: bool = False  # stopped because its instances were not available in time
     cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
-    failed: FailedAttempt | None = None  # the failure by log and rules; None: use SageMaker's reason and no rules
+    failed: FailedAttempt | None = None  # the failure, classified by log and rules; None: by SageMaker's reason only
 
     @property
     def is_known(self) -> bool:

@@ -35,7 +35,7 @@ class MeasuredPeriod:
     hosts: Sequence[str]
     since: float
     until: float
-    period: int  # seconds of each figure
+    period: int  # seconds that each figure covers
 
 
 def is_measurable(record: AttemptRecord, now: float) -> bool:

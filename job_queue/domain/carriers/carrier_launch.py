@@ -47,7 +47,7 @@ def project_part(project: str) -> str:
 
 
 def owner_part(owner: str | None) -> str:
-    """Return an owner's part of the names of carriers: the last word and a digest of the ARN. None: `SHARED`."""
+    """Return an owner's part of a carrier's name: the last word and a digest of the ARN; `SHARED` without an owner."""
     if owner is None:
         return SHARED
     return _with_digest(re.split("[:/]", owner)[-1], owner, OWNER, OWNER_DIGEST)

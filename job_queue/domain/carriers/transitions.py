@@ -72,7 +72,9 @@ def _back_off(member: Job, why: str | None, now: float, *, refused: tuple[int, i
 def failed_without_agent(carrier: Job, ending: Ending) -> bool:
     """Return whether a carrier has failed before its agent had started. Lack of instances is no such failure.
 
-    :param carrier: the carrier before its end. The queue cancels a carrier, with a reason, if its agent is silent.
+    A carrier that the queue has cancelled counts as failed. In contrast to a user, the queue records a reason.
+
+    :param carrier: the carrier before its end.
     """
     if carrier.agent_key is not None or ending.lacks_capacity:
         return False

@@ -56,7 +56,8 @@ def suspects(cluster: ClusterState, idle: Mapping[str, float], now: float, turn:
     """Return jobs with idle GPUs, whose logs and checkpoints must be looked up: at most `MOST_LOOKUPS` jobs.
 
     :param idle: training job -> epoch seconds since which its GPUs have been idle.
-    :param turn: a number that grows with each call. If there are more suspects, each call begins with other suspects.
+    :param turn: a number that grows by 1 with each call. If there are more than `MOST_LOOKUPS` suspects, each call
+        continues behind the suspects of the previous call.
     """
     found = [job for job in cluster.active.values() if may_hang(job) and _is_idle_for_long(job, cluster, idle, now)]
     found.sort(key=lambda job: job.name)
@@ -72,7 +73,7 @@ def _is_idle_for_long(job: Job, cluster: ClusterState, idle: Mapping[str, float]
 
 
 def is_requeued(job: Job, policy: Policy) -> bool:
-    """Return whether the queue stops a job that hangs, so that the job waits again.
+    """Return whether the queue stops a job that hangs, so that the job waits again: at most `MOST_HANGS` times.
 
     The job's tag decides, else its project, else the settings. A job that may not be preempted is stopped only if its
     own tag says so.

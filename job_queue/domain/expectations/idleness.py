@@ -10,7 +10,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
+IDLE_BELOW = 5.0  # percent of one GPU; an instance is idle if the sum over all its GPUs is smaller
 PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of one period of this length
 MISSING_ALLOWED = 2  # figures that may be missing: the latest arrive late, and the first minutes have no figures
 
@@ -41,7 +41,7 @@ def hosts(job: Job) -> list[str]:
 
 
 def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
-    """Return whether all instances with GPUs were idle for this long. Return False if too many figures are missing.
+    """Return whether all instances with GPUs were idle for `seconds`. Return False if too many figures are missing.
 
     :param figures: figures of the last `seconds`, by host.
     """

@@ -49,7 +49,8 @@ class Outlook:
 
     at: float = 0.0  # epoch seconds of the computation
     expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its launch until its end
-    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # live job -> equally likely seconds, rising
+    # live job -> equally likely values of the seconds from its launch until its end, rising
+    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until the instances of a launch are ready
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on past use
@@ -101,7 +102,7 @@ class Outlook:
         return self.idle.get(job.launched or "") if is_fresh else None
 
     def unsaved_since(self, job: Job, now: float | None) -> float | None:
-        """Return the epoch seconds of the launch if the attempt has saved no checkpoint since; None if not known."""
+        """Return the epoch seconds of the launch if no checkpoint was saved since then; None if one was, or unknown."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         is_unsaved = is_fresh and job.started is not None and (job.launched or "") in self.saved_work.unsaved
         return epoch(job.started) if is_unsaved and job.started else None

@@ -33,7 +33,7 @@ class SavedWork:
 
 
 def unsaved_candidates(active: Iterable[Job], now: float) -> list[Job]:
-    """Return the running jobs that can be preempted and have run for UNSAVED_SECONDS, by name."""
+    """Return the running jobs that can be preempted and have run for UNSAVED_SECONDS, sorted by name."""
     jobs = [
         job
         for job in active

@@ -92,8 +92,8 @@ class _Evidence:
 def exit_code_of(reason: str | None) -> int | None:
     """Return the exit code that a FailureReason of SageMaker names, or None.
 
-    SageMaker's training toolkit itself exits with 1, so the exit code of the script at the beginning is preferred. For
-    other containers, the exit code is at the end of the reason, after the text of the program.
+    SageMaker's training toolkit itself exits with 1. So the exit code of the user's script, at the beginning of the
+    reason, is preferred. For other containers, the exit code is at the end of the reason, after the program's text.
     """
     text = (reason or "")[:MOST_REASON]
     match = _SCRIPT_EXIT_CODE.search(text) or _CONTAINER_EXIT_CODE.search(text) or _EXIT_CODE.search(text)

@@ -8,7 +8,7 @@ from job_queue.domain.failures.classification import gravity
 from job_queue.domain.failures.log_text import LONGEST_LINE, MOST_LINES, bounded_line, printable, without_prefix
 
 LAST_LINES = 20  # lines of the rank that are returned
-MAX_RANK = 100
+MAX_RANK = 100  # characters of a rank's name
 
 _RANK = re.compile(r"^\s{0,20}\[(?:(?:rank|default)(?P<torch>\d{1,5})|\d{1,5},(?:mpirank:)?(?P<mpi>\d{1,5})\b)")
 _HOST = re.compile(r"(?:^|/)(?P<host>algo-\d{1,5})\b")
@@ -26,9 +26,9 @@ class LoggedLine:
 def first_failed(events: Iterable[LoggedLine]) -> tuple[str, tuple[str, ...]]:
     """Return the name of the rank that failed first, such as `algo-2 rank 3`, and its last log lines.
 
-    The first rank is the rank with the earliest line that names the gravest cause. Without a cause, the earliest
-    consequence decides, such as a time-out of NCCL. Without both, return the rank with the earliest last line. The name
-    is empty if there are no lines.
+    The earliest line that names the gravest cause decides. Without a cause, the earliest consequence decides, such as a
+    time-out of NCCL. Without both, return the rank with the earliest last line. The name is empty if there are no
+    lines.
     """
     kept = sorted(events, key=lambda event: event.at)[-MOST_LINES:]
     if not kept:

@@ -34,8 +34,8 @@ def checkpoints_to_look_up(
 ) -> list[Job]:
     """Return the jobs whose checkpoints decide which job is evicted: first the planned victims, then equal jobs.
 
-    Equal jobs have the project and the priority of a victim, and hold slots of one of its pools. A victim without equal
-    jobs is left out, because it must be evicted in any case.
+    Equal jobs are running, preemptible jobs with the project and the priority of a victim, in one of its pools. A
+    victim without equal jobs is left out, because it must be evicted in any case.
     """
     evicted_names = set(evicted)
     victims = [job for job in active if job.name in evicted_names]

@@ -63,7 +63,7 @@ class Walk:
     site: Site | None = None  # None: the home site
     alive: set[str] = field(default_factory=set)  # training jobs
     warm: set[str] = field(default_factory=set)  # ended training jobs whose instances are kept warm
-    newest_down_to: float | None = None  # epoch seconds at which the first part stopped before the known part
+    newest_down_to: float | None = None  # epoch seconds down to which the first part has read, if it ended early
     swept_down_to: float | None = None  # epoch seconds down to which the second part has read the list
     # live training job -> its SecondaryStatus, and epoch seconds of its last change
     stages: dict[str, tuple[str, float]] = field(default_factory=dict)

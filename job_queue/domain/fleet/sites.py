@@ -124,5 +124,5 @@ class Origin:
 
 
 def site_of_event(policy: Policy, origin: Origin) -> Site | None:
-    """Return the site of the policy's pools from which an event comes, or None if no pool is there."""
+    """Return the site from which an event comes; None if it is the home site, or if the policy has no pool there."""
     return next((site for site in sites_of(policy) if origin.is_at(site)), None)

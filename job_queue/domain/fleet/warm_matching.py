@@ -51,7 +51,7 @@ def fits_warm_pool(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Po
     if slots != warm_slots(pool, policy):
         return False
     target = next((it for it in policy.pools if it.name in slots), None)
-    if target is None or target.spot:  # the policy no longer has a pool for the instances
+    if target is None or target.spot:  # the policy no longer has the pool, or spot instances are not kept warm
         return False
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 

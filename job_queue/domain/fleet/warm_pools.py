@@ -15,7 +15,7 @@ from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import alternatives
 from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
 
-RELEASE_AGAIN_SECONDS = 60
+RELEASE_AGAIN_SECONDS = 60  # time between two requests to release a warm pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _to_release(
 
 
 def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
-    """Return the seconds to keep instances warm for each starting job that a matching waiting job can follow."""
+    """Return how many seconds to keep the instances of each starting job warm, if a waiting job can follow on them."""
     pools = {pool.name: pool for pool in cluster.applied.policy.pools if pool.keep_warm}
     if not pools:
         return {}

@@ -1,4 +1,4 @@
-"""The infrastructure health check with which SageMaker tests the instances of an attempt after a hardware failure.
+"""The infrastructure health check: SageMaker tests the instances of the attempt after a suspected hardware failure.
 
 AWS documents that the check tests the hardware of instances and the network between them (API_InfraCheckConfig). AWS
 does not document the instance types and requests for which the check is available, nor its duration. So the queue adds

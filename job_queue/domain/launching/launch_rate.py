@@ -59,7 +59,7 @@ class TokenBucket:
         return replace(self, tokens=self.tokens - calls)
 
     def throttled(self) -> "TokenBucket":
-        """Return the bucket after a throttled call: without tokens, and with a rate lowered by `RATE_DECREASE`."""
+        """Return the bucket after a throttled call: without tokens, and with the rate multiplied by `RATE_DECREASE`."""
         return replace(
             self, tokens=min(self.tokens, 0.0), rate=max(self.rate * RATE_DECREASE, min(LOWEST_RATE, self.rate))
         )

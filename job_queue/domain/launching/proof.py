@@ -51,13 +51,13 @@ def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str
 
 
 def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
-    """Return whether a training job has the name of an attempt of the job in its tags."""
+    """Return whether a training job is named like an attempt of the job that its tags name."""
     attempt = attempt_number(name)
     return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
 
 
 def is_current_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Return whether a training job is this submission's recorded attempt, or the next one if the job is waiting.
+    """Return whether a training job is this submission's recorded attempt, or its next attempt if the job waits.
 
     An attempt that was launched by a version without proofs is recognised by the recorded name, until the attempt ends.
     """

@@ -70,7 +70,7 @@ class QuotaExceeded:
 
     @property
     def sentence(self) -> str:
-        """The meaning of the refusal for the job, and a remedy."""
+        """The meaning of the refusal for the job, and a remedy if waiting does not help."""
         figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job requests {self.delta:g}"
         if self.is_full:
             return f"The quota {figures} while other jobs use it (ResourceLimitExceeded)."

@@ -12,7 +12,7 @@ from job_queue.domain.requests.training_request import TagValue
 from job_queue.scheduler import clock
 
 MOST_RUNTIME_SECONDS = 10 * 365 * 86_400
-_MOST_SECONDS_AHEAD = 100 * 366 * 86_400  # of start_by
+_MOST_SECONDS_AHEAD = 100 * 366 * 86_400  # largest time from now until start_by
 _DAY = 86_400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": _DAY}
 _ACTIONS = tuple(action.value for action in StartByAction)
@@ -51,7 +51,7 @@ def deadline_issues(
 
     :param tags: the tags from which the deadlines were read.
     :param now: epoch seconds.
-    :param most_days: the largest number of days until `not_before`. Finished jobs are kept for so many days.
+    :param most_days: the largest number of days until `not_before`. Finished jobs are kept for the same number of days.
     """
     not_before, start_by = deadlines.not_before, deadlines.start_by
     if not_before is not None and not_before > now + most_days * _DAY:

@@ -77,6 +77,6 @@ def _text_there(name: str, text: str, site: Site, buckets: Mapping[str, str]) ->
 
 
 def _in_bucket(address: str, buckets: Mapping[str, str]) -> str:
-    """Return an address with its bucket replaced, if the bucket is one of these."""
+    """Return an address with its bucket replaced, if `buckets` has a replacement."""
     bucket, key = bucket_and_key(address)
     return f"{_S3}{buckets[bucket]}/{key}" if bucket in buckets else address

@@ -20,13 +20,13 @@ DAY = 24 * 3600.0
 FEWEST_JOBS, FEWEST_DAYS = 100, 3.0  # minimum size of a history for advice
 LONG_WAIT, FEWEST_WAITS = 300.0, 20  # advice needs FEWEST_WAITS jobs that wait for longer than LONG_WAIT seconds
 MOST_LINES = 3
-BEAM = 2  # number of the best trials of a round that the next round extends by one line
+BEAM = 2  # number of the best trials of a round that the next round extends by one change
 GAIN = 0.05  # minimum part by which the mean wait must fall
-MORE_GAIN = 0.01  # part of the present mean wait by which each further line must reduce it
+MORE_GAIN = 0.01  # each further change must shorten the mean wait by this part of the wait under the policy in force
 HARM_PART, HARM_SECONDS = 0.1, 60.0  # the mean wait of the highest priority may grow by the larger of these
 FEWEST_OF_CLASS = 10  # a priority with fewer jobs does not count as the highest priority
 HALF_PART, HALF_SECONDS = 0.02, 30.0  # the mean wait in each half of the history may grow by the sum of these
-RHO, MORE_RHO = 1.05, 0.05  # the worst rho may be RHO, or MORE_RHO above the present one
+RHO, MORE_RHO = 1.05, 0.05  # the worst rho may be at most RHO, or MORE_RHO above the worst rho of the policy in force
 PART_OF_FIRST = 0.06  # part of the remaining time that the first simulation, of the policy in force, may take
 
 
@@ -57,7 +57,7 @@ class SettingsTrial:
     overall: Metrics
     classes: Mapping[str, Mapping[str, Metrics]]  # the result of PolicyOutcome.classes
     rho: Mapping[str, float]
-    halves: tuple[float, float]  # mean wait of the jobs submitted in the first and the second half
+    halves: tuple[float, float]  # mean wait of the first half of the jobs, by submission, and of the second half
     long_waits: int  # jobs that waited longer than LONG_WAIT
     objection: Objection | None = None
 
@@ -203,7 +203,7 @@ class Advisor:
         return self._without_idle_lines(best, trace) if best else None
 
     def _without_idle_lines(self, best: SettingsTrial, trace: Sequence[TraceJob]) -> SettingsTrial:
-        """Return the best trial after leaving out each line whose removal hardly lengthens the mean wait."""
+        """Return the best trial after leaving out each change whose removal hardly lengthens the mean wait."""
         for change in best.changes:
             fewer = tuple(it for it in best.changes if it != change)
             if not fewer:

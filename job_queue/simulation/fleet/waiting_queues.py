@@ -42,8 +42,7 @@ class WaitingQueues:
         The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
         :param enough: the largest number of jobs to return of one waiting queue. If the queue would read more, the
-            first jobs in serving order are returned. For a group with `max_parallel`, this number takes the place of
-            `enough`.
+            first jobs in serving order are returned. For a group, `max_parallel` takes the place of `enough`.
         """
         found: list[WaitingJob] = []
         cut = False

@@ -8,7 +8,7 @@ from job_queue.scheduler import Evict, Hold, JobState, Plan, Slots, Snapshot, St
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
-NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of this size
+NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of at least this size
 NOTICEABLE_PART = 0.1  # smallest reported difference as a part of the shorter wait; the larger of both limits applies
 
 
@@ -43,7 +43,7 @@ class ProjectFigures:
 
     project: str
     waiting: int  # number of waiting jobs
-    known: int  # waiting jobs without a user's hold whose start is known, or known to be after the horizon
+    known: int  # waiting jobs that no user holds, and whose start is known, or known to be after the horizon
     wait_before: float | None  # mean wait of the `known` jobs from now on, in seconds; each at most the horizon
     wait_after: float | None  # the same under the other policy
     used_before: Slots  # slots in use after the present plan is carried out; reserved slots count as used

@@ -24,7 +24,7 @@ class Starts:
 
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
-    futures: int = 0  # number of simulated futures; each start is the median of its futures
+    futures: int = 0  # number of simulated futures; each start is the median over the futures
 
 
 class PairedFutures:
