@@ -53,7 +53,7 @@ from job_queue.services.watches.unsaved_work import UnsavedWork
 
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, because the caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
-WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
+WORKERS = 16  # threads for parallel AWS calls, and connections of each client with `with_retries` or `no_retries`
 NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; one call of PutEvents takes 3 at most
 LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook
 FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # reserved at the end of an invocation for metrics and notifications
@@ -106,9 +106,10 @@ class App:
         policies = self._policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
 
         def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
-            """Return a function that returns the client of a site. None means the home site.
+            """Return a function: site (None: the home site) -> the service's client for this site.
 
-            If `needed` is true, the home site's client is made now. Otherwise the result for the home site is None.
+            The client for the home site is made now if `needed` is true. Otherwise the home site has no client, and the
+            function returns None for it.
             """
             session: Any = boto3  # Any, because `boto3.client` has an overload for each literal service name
             home = session.client(service, config=brief) if needed else None

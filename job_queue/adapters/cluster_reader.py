@@ -25,9 +25,9 @@ class Parallel(Protocol):
 class ClusterReads:
     """The reads that follow the read of the active jobs. The metadata determines which reads are needed.
 
-    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. The waiting job,
-    the warm pool (an external job) and the ended attempt are recorded at the end or before it, so later reads find
-    them.
+    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. When the end is
+    recorded, the job's row in its waiting queue, the warm pool (an external job) and the attempt record are written
+    with it or before it. So the later reads find them.
 
     :param calls: first the external jobs, then each waiting queue. The outlook and the latest ended attempts follow if
         they were requested or plans depend on them.

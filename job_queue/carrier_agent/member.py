@@ -23,12 +23,12 @@ Json = Dict[str, Any]
 SYNC_SECONDS = 15.0  # between two copies of new checkpoints, and two measurements of the disk
 POLL_SECONDS = 0.2  # between two checks for the end of the process and for a stop
 GRACE_SECONDS = 100.0  # from SIGTERM to SIGKILL; SageMaker gives the carrier 120 s
-SAVING_SECONDS = 120.0  # limit for saving files of a stopped member, from the end of its processes
+SAVING_SECONDS = 120.0  # limit for saving files of a stopped member, from the end of its processes, by default
 STALL_SECONDS = 120.0  # saving is given up if no byte is read or sent for this time
 MOST_SAVING_SECONDS = 4 * 3600.0  # limit for saving files of a member that ended by itself, while bytes are sent
 REMOVING_SECONDS = 30.0  # limit for removing files before the end is reported; the rest is removed in the background
-MOST_REMOVING_SECONDS = 3600.0
-REASON_LENGTH = 1024
+MOST_REMOVING_SECONDS = 3600.0  # limit for removing files in the background
+REASON_LENGTH = 1024  # characters
 STUCK = "InternalServerError: processes could not be ended"
 
 
@@ -320,9 +320,9 @@ class Member:
     def _save(self, ended: Ended) -> Ended:
         """Save checkpoints and results after every end: SageMaker also saves both for stopped jobs.
 
-        A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
-        `MOST_SAVING_SECONDS` while bytes are sent. If such a member is stopped meanwhile, it has `SAVING_SECONDS` from
-        the stop.
+        A member that was stopped or killed has its saving time for both: the seconds in its assignment, or
+        `SAVING_SECONDS`. A member that ended by itself has `MOST_SAVING_SECONDS` while bytes are sent. If such a member
+        is stopped meanwhile, it has its saving time from the stop.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(

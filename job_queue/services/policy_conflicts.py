@@ -40,7 +40,7 @@ def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue
 
     There are three kinds of conflicts:
 
-    - Live jobs need a project, pool or bucket that the policy drops.
+    - Live jobs need a project or a pool that the policy drops, or a bucket that the policy drops or changes.
     - A pool in use would have another training plan or role.
     - A quota is lowered below the slots of non-preemptible jobs, without `allow_oversubscription`.
     """

@@ -324,9 +324,10 @@ class Mailboxes:
         return (content, written) if len(content) <= LARGEST else None
 
     def _has_key(self, key: str) -> bool:
-        """Return whether the queue can read the heartbeat of the same mailbox.
+        """Return whether the queue can read the heartbeat in the mailbox of an object that KMS refused to decrypt.
 
-        If so, only the object is encrypted with a foreign key. If not, the queue itself may have lost its key.
+        If so, this object alone is encrypted with a foreign KMS key. If not, the queue itself may have lost its KMS
+        key. The result is False if the object is the heartbeat.
         """
         heartbeat = f"{key.partition('/in/')[0].partition('/out/')[0]}/out/{_HEARTBEAT}"
         if key == heartbeat:
@@ -358,7 +359,7 @@ def _is_unreadable(error: ClientError) -> bool:
 
 
 def _is_of_a_key(error: ClientError) -> bool:
-    """Return whether KMS refused the key of the object: a foreign key, or a key that the queue has lost."""
+    """Return whether KMS refused to decrypt the object: its KMS key is foreign, or the queue has lost this key."""
     code, message = str(error.response["Error"].get("Code", "")), str(error.response["Error"].get("Message", ""))
     denied = code == "AccessDenied" and ("kms:Decrypt" in message or "ciphertext" in message)
     return denied or (code.startswith("KMS.") and not is_service_failure(error) and "Throttl" not in code)
@@ -448,7 +449,7 @@ def _names(value: object) -> frozenset[str]:
 
 
 def _text(value: object) -> str:
-    """Return a text in which characters that cannot be stored are replaced; an empty text for any other value."""
+    """Return a text in which characters that cannot be stored are replaced; an empty text if the value is no text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
