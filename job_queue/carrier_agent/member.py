@@ -55,7 +55,7 @@ class Member:
         self,
         attempt: str,
         assignment: Json,
-        gpus: Dict[str, str],
+        gpu_variables: Dict[str, str],
         sharing: str,
         base: Path,
         s3: S3,
@@ -67,7 +67,7 @@ class Member:
         self.assignment = assignment
         self.sharing = sharing
         self._request: Json = assignment["request"]
-        self._gpus, self._s3, self._mailbox = gpus, s3, mailbox
+        self._gpu_variables, self._s3, self._mailbox = gpu_variables, s3, mailbox
         self._freed, self._done = freed, done
         self._folders = Folders(base / "members" / attempt, self._request, attempt)
         self._stop = threading.Event()
@@ -213,7 +213,7 @@ class Member:
         command = self._folders.command()
         if not command:
             raise Ended("Failed", "ClientError: the request names no ContainerEntrypoint")
-        environment = {**self._folders.environment(os.environ), **self._gpus}
+        environment = {**self._folders.environment(os.environ), **self._gpu_variables}
         try:
             program = shutil.which(command[0], path=environment.get("PATH"))
             if program is None:
@@ -335,9 +335,9 @@ class Member:
             self._save_part("checkpoints", partial(self._last_sync, self._checkpoints, pace), pace)
         output = (self._request.get("OutputDataConfig") or {}).get("S3OutputPath")
         if output:
-            home = f"{output.rstrip('/')}/{self.attempt}/output"
+            results = f"{output.rstrip('/')}/{self.attempt}/output"
             for folder in ("model", "output"):
-                self._save_part("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
+                self._save_part("results", partial(self._send, folder, f"{results}/{folder}.tar.gz", pace), pace)
         if not self._unsaved or ended.status == "Stopped":  # the queue parses the reason of a stop
             return ended
         problem = "; ".join(self._unsaved)
