@@ -54,7 +54,7 @@ from job_queue.services.watches.unsaved_work import UnsavedWork
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, because the caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
 WORKERS = 16  # threads for parallel AWS calls, and connections of each client with `with_retries` or `no_retries`
-NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; one call of PutEvents takes 3 at most
+NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; a call of PutEvents takes at most 3 s
 LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook
 FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # reserved at the end of an invocation for metrics and notifications
 DAY_SECONDS = 24 * 3600

@@ -114,7 +114,7 @@ class QueuePosition:
         return self._reason_after_plan(job)
 
     def _reason_after_plan(self, job: Job) -> Reason:
-        """Return why a job waits if neither its own record nor a valid `Hold` in the published plan has the reason."""
+        """Return why a job waits if it is not parked, waits for no job, and the plan has no valid `Hold` for it."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window

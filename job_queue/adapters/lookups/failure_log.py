@@ -41,7 +41,7 @@ class FailureLog:
         CloudWatch returns the earliest lines first. If `MOST_CALLS` - 1 calls do not reach the end of the log, the last
         call reads only the lines of the last `FEW_SECONDS`. These lines replace the earlier lines.
 
-        :param attempt: the attempt's name in SageMaker.
+        :param attempt: the attempt's name. In a carrier's log, the lines of a member's attempt begin with its name.
         :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own
             log.
         :param ended: epoch seconds at which the attempt ended.
