@@ -152,7 +152,7 @@ class DrainRequest(Body, frozen=True):
     reason: Annotated[str, Meta(max_length=300)] = ""
     """The reason, for people; on one line."""
     stops: DrainedJobs = "preemptible"
-    """The running jobs that are stopped at that time."""
+    """The running jobs that are stopped at the time `at`."""
 
 
 class DrainEnd(Body, frozen=True):
@@ -182,7 +182,7 @@ class GpuReturn(Answer, frozen=True):
     failures: Count = 0
     """The number of these other failures, of any job."""
     latest: Optional[Time] = None
-    """The end of the latest of these attempts."""
+    """The end of the latest attempt with such a failure."""
 
 
 class JobFailure(Answer, frozen=True):

@@ -18,7 +18,7 @@ class UnreadableError(ValueError):
 
 
 def in_utc(time: datetime) -> datetime:
-    """Return an aware time in UTC. A time without a time zone is a time in UTC.
+    """Return a time as an aware time in UTC. A time without a time zone is taken as UTC.
 
     Raises OverflowError if the time in UTC is outside the range of datetime.
     """
@@ -77,7 +77,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def schema(**facts: Any) -> Meta:
-    """Return facts about a value for the generated documentation, such as bounds.
+    """Return facts about a value, such as bounds, for the generated documentation.
 
     Clients do not check the facts, because the answers of a newer queue may differ.
     """

@@ -53,8 +53,8 @@ from job_queue.services.watches.unsaved_work import UnsavedWork
 
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, because the caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
-WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
-NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; one call of PutEvents takes 3 at most
+WORKERS = 16  # threads for parallel AWS calls, and connections of each client with `with_retries` or `no_retries`
+NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; a call of PutEvents takes at most 3 s
 LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook
 FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # reserved at the end of an invocation for metrics and notifications
 DAY_SECONDS = 24 * 3600
@@ -92,9 +92,9 @@ class App:
         notify = notify_all(log_event, self._metrics.notify, self._notifier.notify)
         dynamodb = boto3.client("dynamodb", config=with_retries)
         self._repository = _repository(DynamoDBTables(dynamodb), settings, notify)
-        unshared = DynamoDBTables(dynamodb, consistent=False)
-        shared = SharedReads(unshared, time.monotonic)
-        shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
+        uncached = DynamoDBTables(dynamodb, consistent=False)
+        shared = SharedReads(uncached, time.monotonic)
+        shared_rows, uncached_rows = _repository(shared, settings), _repository(uncached, settings)
         clients = SiteClients(settings.satellite_external_id, time.monotonic)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
@@ -106,9 +106,10 @@ class App:
         policies = self._policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
 
         def client_at(service: str, needed: object) -> Callable[[Site | None], Any]:
-            """Return a function that returns the client of a site. None means the home site.
+            """Return a function: site (None: the home site) -> the service's client for this site.
 
-            If `needed` is true, the home site's client is made now. Otherwise the result for the home site is None.
+            The client for the home site is made now if `needed` is true. Otherwise the home site has no client, and the
+            function returns None for it.
             """
             session: Any = boto3  # Any, because `boto3.client` has an overload for each literal service name
             home = session.client(service, config=brief) if needed else None
@@ -133,9 +134,13 @@ class App:
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,
         )
-        shared_reader = QueueReader(shared_rows, policies, fresh_rows.last_cycle, clock, parallel, renew=shared.begin)
+        shared_reader = QueueReader(
+            shared_rows, policies, uncached_rows.last_cycle, clock, parallel, renew=shared.begin
+        )
         own_reader = QueueReader(self._repository, policies, self._repository.last_cycle, clock, parallel)
-        decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
+        consistent_dry_run, dry_run = (
+            DryRun(it, policies, clock, parallel) for it in (self._repository, uncached_rows)
+        )
         idle_watch = measurement = hang_watch = None
         if settings.idle_minutes:
             idle_watch = IdleWatch(lambda site: GpuUtilization(metrics_at(site)), settings.idle_minutes, notify)
@@ -148,7 +153,7 @@ class App:
                 )
         unsaved_work = UnsavedWork(self._repository, newest_object_at)
         self._outlook = OutlookService(
-            self._repository, decisions.cluster, clock, idle_watch, measurement, unsaved_work, hang_watch
+            self._repository, consistent_dry_run.cluster, clock, idle_watch, measurement, unsaved_work, hang_watch
         )
         self._invocation: Invocation | None = None
         commands = JobCommands(self._repository, policies, settings, clock)
@@ -163,22 +168,22 @@ class App:
             HistoryPages(shared_rows.attempts, clock),
             commands,
             RemoteDebugService(commands, self._repository, training, clock),
-            PolicyService(self._repository, policies, decisions.cluster, clock),
-            DrainService(self._repository, decisions.cluster, clock),
+            PolicyService(self._repository, policies, consistent_dry_run.cluster, clock),
+            DrainService(self._repository, consistent_dry_run.cluster, clock),
             PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),
             settings,
             self._current,
         )
 
     def _mailboxes(self, settings: DeploymentSettings, no_retries: Config, with_retries: Config) -> Mailboxes:
-        def carrier_of(name: str) -> Job | None:
+        def carrier_named(name: str) -> Job | None:
             record = self._repository.record(name)
             return record.job if record else None
 
         orders = KmsOrderKey(boto3.client("kms", config=with_retries), settings.order_key)
         logs = AgentLog(boto3.client("logs", config=no_retries))
         bucket = boto3.client("s3", config=no_retries)
-        return Mailboxes(bucket, settings.work_bucket, orders, logs.key_lines, carrier_of)
+        return Mailboxes(bucket, settings.work_bucket, orders, logs.key_lines, carrier_named)
 
     def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer a request of API Gateway."""

@@ -25,9 +25,9 @@ class Parallel(Protocol):
 class ClusterReads:
     """The reads that follow the read of the active jobs. The metadata determines which reads are needed.
 
-    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. The waiting job,
-    the warm pool (an external job) and the ended attempt are recorded at the end or before it, so later reads find
-    them.
+    The active jobs are read first, so that a job whose attempt ends during the reads is not missed. When the end is
+    recorded, the job's row in its waiting queue, the warm pool (an external job) and the attempt record are written
+    with it or before it. So the later reads find them.
 
     :param calls: first the external jobs, then each waiting queue. The outlook and the latest ended attempts follow if
         they were requested or plans depend on them.
@@ -44,7 +44,7 @@ class ClusterReads:
         Other reads are needed for a new waiting queue, and for a policy with another window or with more calls.
         """
         applied = self.policies.of(metadata.policy)
-        calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
+        calls = 1 + len(self.queues) + _further_calls(applied.policy)
         if (
             applied.policy.settings.window != self.window
             or len(self.calls) < calls
@@ -85,7 +85,7 @@ class ClusterReads:
         )
 
 
-def _calls_ahead(policy: Policy) -> int:
+def _further_calls(policy: Policy) -> int:
     """Return how many further calls plans need: 0, 1 (the outlook), or 2 (also the attempts that ended lately)."""
     if depends_on_past_use(policy):
         return 2
@@ -116,7 +116,7 @@ def cluster_reads(
         repository.outlook.latest if ahead or depends_on_past_use(policy) else repository.outlook.for_readers,
         partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
-    calls = (repository.external, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])
+    calls = (repository.external, *waiting, *further[: max(int(ahead), _further_calls(policy) if for_plans else 0)])
     return ClusterReads(policies, queues, policy.settings.window, calls)
 
 
@@ -144,7 +144,7 @@ def with_expected_runtimes(repository: JobRepository, cluster: ClusterState, now
     The outlook is read after all other rows, so that cycles without a patient job do not make this call.
     """
     policy = cluster.applied.policy
-    if _calls_ahead(policy) or not backfills_by_outlook(policy, cluster.waiting.values(), now):
+    if _further_calls(policy) or not backfills_by_outlook(policy, cluster.waiting.values(), now):
         return cluster
     return replace(cluster, outlook=repository.outlook.for_readers())
 

@@ -95,7 +95,7 @@ def is_counted_as_read(counted_at: int) -> ConditionBase:
     return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()
 
 
-EXISTS = Attr("line").exists()  # an item of the lines table
+EXISTS = Attr("line").exists()  # an item of the lines table or of the history table
 IS_NO_WARM_POOL = EXISTS & Attr("warm").not_exists()  # an external job
 
 

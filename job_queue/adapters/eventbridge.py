@@ -241,11 +241,11 @@ def _notice_text(event: JobEvent, transition: JobTransition, after: float) -> st
     :param after: shortest time in the queue, in seconds, for which people get a notice about the start.
     """
     old, new = transition.old, transition.new
-    waited = epoch(new.since) - epoch(new.entered)
+    since_submission = epoch(new.since) - epoch(new.entered)
     text = None
     match event:
-        case JobEvent.STARTED if waited >= after:
-            text = notices.started(duration(waited))
+        case JobEvent.STARTED if since_submission >= after:
+            text = notices.started(duration(since_submission))
         case JobEvent.PREEMPTED:
             text = notices.preempted(old.evicted_for)
         case JobEvent.REQUEUED:
@@ -265,7 +265,7 @@ def _notice_text(event: JobEvent, transition: JobTransition, after: float) -> st
             known = failure.failure_class if failure and failure.failure_class != FailureClass.UNKNOWN else None
             shown = None if is_output else reason
             remedy = remedy_of(failure) if failure and known else ""
-            text = notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
+            text = notices.finished(new.state.value, duration(since_submission), new.name, shown, known, remedy)
     return text
 
 

@@ -83,7 +83,7 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
     KnownPlan: {"described_at": "asked"},
     ExternalTrainingJob: {"name": "position", "instance_counts": "demand"},
 }
-"""The stored names of the fields that are not stored under their name in camel case (`max_parallel`: `maxParallel`)."""
+"""Exceptions: field -> stored name. All other fields are stored under their names in camel case (`maxParallel`)."""
 
 
 class Form(Generic[RecordType]):

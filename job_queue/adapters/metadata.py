@@ -74,7 +74,7 @@ class Lease:
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
-    stops_asked: int = 0  # epoch seconds at which old stop requests were last repeated
+    stops_repeated_at: int = 0  # epoch seconds at which old stop requests were last repeated
     bucket: TokenBucket | None = None  # token bucket of launches at the home site; None: no launch was ever sent
     site_buckets: dict[str, TokenBucket] = field(default_factory=dict)  # key of another site -> its token bucket
     cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
@@ -345,7 +345,7 @@ class MetadataRepository:
 
     def release(self, lease: Lease) -> None:
         """Release the lease. Do nothing if another invocation has the lease by now."""
-        learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
+        learned: dict[str, Any] = {"stopsAskedAt": lease.stops_repeated_at}
         learned |= _buckets_of(lease)
         if lease.cycle_ended is not None:
             learned["cycleEndedAt"] = int(1000 * lease.cycle_ended)

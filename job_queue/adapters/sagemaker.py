@@ -68,7 +68,7 @@ class LaunchResult(Enum):
     NAME_TAKEN = auto()  # a training job of that name exists; it may be the attempt
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
     NO_CAPACITY = auto()  # refused: the account's quota of this instance type is used up
-    NO_QUOTA = auto()  # refused: another quota of the account is used up, or the quota is smaller than this request
+    NO_QUOTA = auto()  # refused: another quota is used up, or the whole quota of the type is too small for the request
     POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
     CHECK_AT_FAULT = auto()  # refused, perhaps because of the health check that the queue added to the request
     THROTTLED = auto()  # refused: too many calls in this second

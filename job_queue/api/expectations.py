@@ -11,7 +11,7 @@ from job_queue.domain.expectations.past_estimates import StartInterval
 from job_queue.prediction.conformal import BOUND, FEW_LOOKS, FEWEST_LOOKS
 from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
-LONGEST_PAUSE = 60  # seconds
+LONGEST_PAUSE = 60  # seconds; the longest hint
 SHORTEST_HINT = 30  # seconds; without a hint, clients that follow a job use intervals of up to this length
 
 WIDE = "SPREAD"  # code of the API for a start whose interval is wide or unknown

@@ -17,7 +17,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
     If the number of GPUs is not recorded, it is computed from the instance types.
     """
     began = found.began or found.ended
-    used = found.utilization or MeasuredUtilization()
+    measured = found.utilization or MeasuredUtilization()
     return PastAttempt(
         job=found.job,
         attempt=found.attempt,
@@ -49,13 +49,13 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         max_runtime_seconds=found.max_runtime,
         image=found.image,
         hung_seconds=found.hung,
-        idle_seconds=used.idle,
-        gpu_mean_percent=used.gpu_mean,
-        gpu_p95_percent=used.gpu_p95,
-        gpu_memory_mean_percent=used.gpu_memory_mean,
-        gpu_memory_p95_percent=used.gpu_memory_p95,
-        memory_mean_percent=used.memory_mean,
-        memory_p95_percent=used.memory_p95,
+        idle_seconds=measured.idle,
+        gpu_mean_percent=measured.gpu_mean,
+        gpu_p95_percent=measured.gpu_p95,
+        gpu_memory_mean_percent=measured.gpu_memory_mean,
+        gpu_memory_p95_percent=measured.gpu_memory_p95,
+        memory_mean_percent=measured.memory_mean,
+        memory_p95_percent=measured.memory_p95,
         failure_class=found.failure_class,
         gpu_uuids=found.gpu_uuids or (),
         region=region_of(found.site),

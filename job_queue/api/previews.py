@@ -26,7 +26,7 @@ from job_queue.simulation.what_if import comparison as compared
 MOST_LISTED = 200  # entries in each list of the answer
 
 Part = TypeVar("Part")
-Shown = TypeVar("Shown")
+Entry = TypeVar("Entry")
 
 
 def preview_of(previews: PreviewService, request: PreviewRequest) -> Preview:
@@ -79,9 +79,9 @@ def preview_answer(preview: Preview) -> PreviewAnswer:
     )
 
 
-def _first(parts: Iterable[Part], shown: Callable[[Part], Shown]) -> tuple[tuple[Shown, ...], int]:
+def _first(parts: Iterable[Part], to_entry: Callable[[Part], Entry]) -> tuple[tuple[Entry, ...], int]:
     """Return the first MOST_LISTED parts in the form of the API, and the number of the other parts."""
-    listed = [shown(part) for part in parts]
+    listed = [to_entry(part) for part in parts]
     return tuple(listed[:MOST_LISTED]), max(0, len(listed) - MOST_LISTED)
 
 

@@ -45,8 +45,8 @@ class QueuePosition:
     def expectation(self, job: Job) -> Expectation | None:
         """Return the expected start of a waiting job; None if it is not known.
 
-        The start is not known without a hold in the plan, without an estimate, and while a user holds the job. An
-        estimate from the time before the job's release is not used, because it is wrong now.
+        The start is not known without a `Hold` (reason to wait) in the plan, without an estimate, and while the job is
+        on hold. An estimate from the time before the job's release is not used, because it is wrong now.
         """
         outlook = self._outlook
         is_planned = job.name in self._holds and job.state.waits and not job.held
@@ -102,7 +102,7 @@ class QueuePosition:
         return self._reason_without_hold(job)
 
     def _reason_without_hold(self, job: Job) -> Reason:
-        """Return why a job waits if the plan has no hold for the job, or if the job has changed since the plan."""
+        """Return why a job waits if the plan has no `Hold` for the job, or if the job has changed since the plan."""
         if job.name in self._plan.unrecorded:
             message = "The queue cannot store its next state, so plans leave it out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
@@ -114,7 +114,7 @@ class QueuePosition:
         return self._reason_after_plan(job)
 
     def _reason_after_plan(self, job: Job) -> Reason:
-        """Return why a job waits that is not parked and has no hold in the published plan."""
+        """Return why a job waits if it is not parked, waits for no job, and the plan has no valid `Hold` for it."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -129,7 +129,7 @@ class QueuePosition:
         return Reason("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
-        """Return the jobs ahead of a waiting job, its blockers, and advice; None without a hold in the plan."""
+        """Return the jobs ahead of a waiting job, its blockers, and advice; None without a `Hold` in the plan."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
@@ -137,7 +137,7 @@ class QueuePosition:
 def _recorded_reason(job: Job) -> Reason | None:
     """Return the reason to wait that a parked job or a dependent has in its own record; None for other jobs.
 
-    Such a job may have no hold in the plan.
+    Such a job may have no `Hold` in the plan.
     """
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
         message = f"It may not start before {clock(job.not_before)} (tag not_before)."

@@ -99,7 +99,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         pools=job.pools,
         slots=job.slots,
         last_slots=job.last_slots,
-        instance_types=tuple(dict.fromkeys(kind for alternative in job.demand for kind in alternative)),
+        instance_types=tuple(dict.fromkeys(it for alternative in job.demand for it in alternative)),
         started=_time(job.started),
         secondary_status=job.stage if job.state is JobState.RUNNING else None,
         secondary_status_since=_stage_since(job),

@@ -321,8 +321,8 @@ def _serves(
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
     """Return a decorator that registers a function as the answer to an operation.
 
-    A caller without the right to the operation is refused. If the right depends on a job or a project, the service
-    checks it, or for previews the route.
+    A caller without the right to the operation is refused. If the right depends on a job or a project, it is not
+    checked here: the service checks it, and the route checks the right to previews.
     """
     action = ACTIONS[operation.id]
 

@@ -9,7 +9,7 @@ import msgspec
 from api_contract.shape import Shape
 
 LARGEST_ANSWER = 6_000_000  # bytes as sent by Lambda; the limit of Lambda is 6 MiB
-MOST_BYTES = 5_000_000  # limit on the lists of an answer together
+MOST_BYTES = 5_000_000  # bytes of all lists of an answer together, at most
 
 Part = TypeVar("Part", bound=Shape)
 

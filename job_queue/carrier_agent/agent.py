@@ -204,7 +204,7 @@ class Agent:
         self._wake.set()
 
     def _stay_alive(self) -> None:
-        """Report repeatedly that the agent is alive. The queue stops a carrier whose reports are missing."""
+        """Report repeatedly that the agent is alive. The queue stops a carrier whose heartbeats are missing."""
         while True:
             with self._lock:
                 members = sorted(self._members)

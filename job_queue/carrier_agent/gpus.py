@@ -54,9 +54,9 @@ class Gpus:
 
     def environment(self, gpus: Sequence[int], tenths: int) -> Tuple[str, Dict[str, str]]:
         """Return how the GPUs are shared (whole, mps or time-slicing), and the variables for their member."""
-        shown = ",".join(map(str, gpus))
+        visible = ",".join(map(str, gpus))
         if tenths == WHOLE:
-            return "whole", {"CUDA_VISIBLE_DEVICES": shown, "SM_NUM_GPUS": str(len(gpus))}
+            return "whole", {"CUDA_VISIBLE_DEVICES": visible, "SM_NUM_GPUS": str(len(gpus))}
         share = tenths / WHOLE
         common = {
             "SM_NUM_GPUS": "1",
@@ -74,7 +74,7 @@ class Gpus:
             if memory:
                 limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={int(memory * share)}M"
             return "mps", {**common, **limits}
-        return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
+        return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": visible}
 
     def close(self) -> None:
         """End the MPS daemons by SIGTERM, then by SIGKILL, because a suspended daemon does not react to SIGTERM."""

@@ -42,7 +42,7 @@ ATTEMPT = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 MOST_OBJECTS = 5_000  # objects that one poll lists; enough, because the queue removes the orders of ended attempts
 LARGEST = 2 << 20  # bytes of an order at most
 MOST_ENDED = 500  # attempts that a heartbeat names
-MOST_REJECTED = 10_000
+MOST_REJECTED = 10_000  # rejected objects that are remembered, and as many unreadable ones
 FIRST_PAUSE = 5.0  # seconds until an object that S3 does not return is read again; each failure doubles the pause
 LONGEST_PAUSE = 600.0
 

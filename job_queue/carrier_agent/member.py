@@ -23,12 +23,12 @@ Json = Dict[str, Any]
 SYNC_SECONDS = 15.0  # between two copies of new checkpoints, and two measurements of the disk
 POLL_SECONDS = 0.2  # between two checks for the end of the process and for a stop
 GRACE_SECONDS = 100.0  # from SIGTERM to SIGKILL; SageMaker gives the carrier 120 s
-SAVING_SECONDS = 120.0  # limit for saving files of a stopped member, from the end of its processes
+SAVING_SECONDS = 120.0  # limit for saving files of a stopped member, from the end of its processes, by default
 STALL_SECONDS = 120.0  # saving is given up if no byte is read or sent for this time
 MOST_SAVING_SECONDS = 4 * 3600.0  # limit for saving files of a member that ended by itself, while bytes are sent
 REMOVING_SECONDS = 30.0  # limit for removing files before the end is reported; the rest is removed in the background
-MOST_REMOVING_SECONDS = 3600.0
-REASON_LENGTH = 1024
+MOST_REMOVING_SECONDS = 3600.0  # limit for removing files in the background
+REASON_LENGTH = 1024  # characters
 STUCK = "InternalServerError: processes could not be ended"
 
 
@@ -55,7 +55,7 @@ class Member:
         self,
         attempt: str,
         assignment: Json,
-        gpus: Dict[str, str],
+        gpu_variables: Dict[str, str],
         sharing: str,
         base: Path,
         s3: S3,
@@ -67,7 +67,7 @@ class Member:
         self.assignment = assignment
         self.sharing = sharing
         self._request: Json = assignment["request"]
-        self._gpus, self._s3, self._mailbox = gpus, s3, mailbox
+        self._gpu_variables, self._s3, self._mailbox = gpu_variables, s3, mailbox
         self._freed, self._done = freed, done
         self._folders = Folders(base / "members" / attempt, self._request, attempt)
         self._stop = threading.Event()
@@ -213,7 +213,7 @@ class Member:
         command = self._folders.command()
         if not command:
             raise Ended("Failed", "ClientError: the request names no ContainerEntrypoint")
-        environment = {**self._folders.environment(os.environ), **self._gpus}
+        environment = {**self._folders.environment(os.environ), **self._gpu_variables}
         try:
             program = shutil.which(command[0], path=environment.get("PATH"))
             if program is None:
@@ -320,9 +320,9 @@ class Member:
     def _save(self, ended: Ended) -> Ended:
         """Save checkpoints and results after every end: SageMaker also saves both for stopped jobs.
 
-        A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
-        `MOST_SAVING_SECONDS` while bytes are sent. If such a member is stopped meanwhile, it has `SAVING_SECONDS` from
-        the stop.
+        A member that was stopped or killed has its saving time for both: the seconds in its assignment, or
+        `SAVING_SECONDS`. A member that ended by itself has `MOST_SAVING_SECONDS` while bytes are sent. If such a member
+        is stopped meanwhile, it has its saving time from the stop.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(
@@ -335,9 +335,9 @@ class Member:
             self._save_part("checkpoints", partial(self._last_sync, self._checkpoints, pace), pace)
         output = (self._request.get("OutputDataConfig") or {}).get("S3OutputPath")
         if output:
-            home = f"{output.rstrip('/')}/{self.attempt}/output"
+            results = f"{output.rstrip('/')}/{self.attempt}/output"
             for folder in ("model", "output"):
-                self._save_part("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
+                self._save_part("results", partial(self._send, folder, f"{results}/{folder}.tar.gz", pace), pace)
         if not self._unsaved or ended.status == "Stopped":  # the queue parses the reason of a stop
             return ended
         problem = "; ".join(self._unsaved)

@@ -80,7 +80,7 @@ def protect() -> bool:
 
 
 def log(name: str, line: str) -> None:
-    """Write a line of the agent about a member to the log."""
+    """Write a line of the agent to the log. The name is that of the member concerned, or `CARRIER` for no member."""
     _write(name, _COLOURS.sub("", line))
 
 
@@ -93,7 +93,7 @@ def log_output(name: str, line: str) -> int:
 
 
 def _write(name: str, line: str) -> int:
-    """Write a line after the name of its member. Repeat the name wherever a reader of logs could see a new line.
+    """Write a line with the prefix `name`. Repeat the prefix wherever a reader of logs could see a new line.
 
     Control characters, which a terminal would obey, are replaced: several in a row by one character.
     """
@@ -170,7 +170,10 @@ class Processes:
         return ended
 
     def note(self, table: "Dict[int, Process]") -> None:
-        """Remember the member's processes in a table: its descendants, and all processes of their sessions."""
+        """Remember the processes of a table that are the member's.
+
+        These are the first process, the ones remembered before, all processes of their sessions, and all descendants.
+        """
         alive = {it for it in self._seen if it[0] in table and table[it[0]].started == it[1]}
         if self.pid in table and self._first.returncode is None:
             alive.add((self.pid, table[self.pid].started))

@@ -631,7 +631,7 @@ class Reconciler(ControllerPart):
             return failed
         ended_at = self._clock() if ended.ended_at is None else ended.ended_at
         failure = GpuFailure(f"{job.submission}#{job.attempt}", ended_at, failed.gpu_uuids)
-        return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
+        return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.record(failure)))
 
     def _with_covering_notice(self, transition: JobTransition) -> JobTransition:
         """Return the transition with `covered_by` set if the notice of a similar, earlier failure also covers it."""

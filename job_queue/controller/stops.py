@@ -31,10 +31,10 @@ class Stops(ControllerPart):
         :param recorded: jobs in the state that this cycle has recorded.
         """
         intended = [job for job in recorded if _can_be_stopped(job)]
-        if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
+        if lease.stops_repeated_at + STOP_AGAIN_SECONDS <= now:
             stopping = [job for job in cluster.active.values() if _can_be_stopped(job)]
             intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
-            lease.stops_asked = int(now)
+            lease.stops_repeated_at = int(now)
         results = self._parallel([partial(self._stop, job) for job in intended])
         may_do_more = False
         for job, result in zip(intended, results, strict=True):

@@ -94,7 +94,7 @@ def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 
 def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """Yield a remedy with the largest number below the requested instances with which the job would start."""
+    """Yield a remedy with the largest smaller number of instances with which the job would start."""
     (pool, _), *_ = job.demand[0].items()
     count = min(need[pool] for need in job.demand if pool in need)
 

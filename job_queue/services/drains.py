@@ -12,7 +12,7 @@ from job_queue.scheduler import MOST_POOLS, Drain, Drains, DrainStops, join
 from job_queue.validation.issue import near, quoted
 
 TRIES = 10  # tries to store the drains, since other requests may change them at the same time
-LATE_SECONDS = 120  # a start in the past by at most this time means now, because requests take time
+LATE_SECONDS = 120  # a start at most this long ago means now, because requests take time
 MOST_DRAINS = MOST_POOLS  # includes drains of pools that the policy no longer has
 LONGEST_AHEAD = 366 * 24 * 3600  # seconds
 

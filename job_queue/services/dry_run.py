@@ -57,7 +57,7 @@ class DryRun:
         return cluster, *_advised(cluster, name, self._clock)
 
     def what_if(self, job: Job) -> tuple[ClusterState, Plan, list[str]]:
-        """Return the cluster state with a new waiting job, its plan, and advice for the job. The job is not stored."""
+        """Return the cluster state with a new waiting job, this state's plan, and advice. The job is not stored."""
         cluster = self.cluster(ahead=True).with_waiting(job)
         return cluster, *_advised(cluster, job.name, self._clock, submitted=False)
 

@@ -186,7 +186,7 @@ class DebuggableTraining(Protocol):
 
 
 class DebuggableSites(DebuggableTraining, Protocol):
-    """The same operations, at each site."""
+    """The operations of `DebuggableTraining` at the home site, and by `at` at any other site."""
 
     def at(self, site: Site | None) -> DebuggableTraining: ...  # noqa: D102
 
@@ -239,7 +239,7 @@ class RemoteDebugService:
         return self._recorded(record, caller)
 
     def _recorded(self, record: JobRecord, caller: str) -> JobRecord:
-        """Record the change in the job's history, unless the attempt no longer runs or the change is recorded."""
+        """Record the change in the job's history, unless it is there already or the attempt no longer runs."""
         name, attempt = record.job.name, record.job.attempt
         for _ in range(TRIES):
             known = any(it.attempt == attempt and it.cause.startswith(_ENABLED) for it in record.history)

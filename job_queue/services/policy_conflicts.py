@@ -40,7 +40,7 @@ def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue
 
     There are three kinds of conflicts:
 
-    - Live jobs need a project, pool or bucket that the policy drops.
+    - Live jobs need a project or a pool that the policy drops, or a bucket that the policy drops or changes.
     - A pool in use would have another training plan or role.
     - A quota is lowered below the slots of non-preemptible jobs, without `allow_oversubscription`.
     """
@@ -109,23 +109,23 @@ def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
         held_by[Project, job.project].append(job)
         if (department := departments.get(job.project)) is not None:
             held_by[Department, department].append(job)
-    before = {(type(queue), queue.name): queue.quota for queue in _queues(cluster.applied.policy)}
-    for queue in _queues(policy):
-        holder = type(queue), queue.name
+    before = {(type(part), part.name): part.quota for part in _quota_holders(cluster.applied.policy)}
+    for part in _quota_holders(policy):
+        holder = type(part), part.name
         for pool in (pool.name for pool in policy.pools if holder in held_by):
-            old, new = before.get(holder, NOTHING).get(pool, 0), queue.quota.get(pool, 0)
+            old, new = before.get(holder, NOTHING).get(pool, 0), part.quota.get(pool, 0)
             holding = [job for job in held_by[holder] if pool in job.slots] if new < old else []
             held = sum(job.slots[pool] for job in holding)
             if new < held:
-                kind = "department" if isinstance(queue, Department) else "project"
+                kind = "department" if isinstance(part, Department) else "project"
                 names = _names_of(name for job in holding for name in members.get(job.name, [job.name]))
                 yield (
-                    f"The quota of the {kind} {queue.name} would fall from {old} to {new} {pool}, and its running "
+                    f"The quota of the {kind} {part.name} would fall from {old} to {new} {pool}, and its running "
                     f"non-preemptible jobs hold {held}: {names}."
                 )
 
 
-def _queues(policy: Policy) -> tuple[Department | Project, ...]:
+def _quota_holders(policy: Policy) -> tuple[Department | Project, ...]:
     return (*policy.departments, *policy.projects)
 
 

@@ -20,7 +20,7 @@ from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 TIME_LIMIT_SECONDS = 10  # no further future is simulated after this time, since a caller waits
-# Seconds of the first future after which each step estimates whether TIME_LIMIT_SECONDS will suffice.
+# From this time of the first future on, each simulated step checks whether TIME_LIMIT_SECONDS will suffice.
 ESTIMATE_AFTER_SECONDS = 0.4
 
 ReadBasis = Callable[[ClusterState, float], Basis]

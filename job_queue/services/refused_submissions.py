@@ -30,8 +30,8 @@ def refused_submissions(before: Policy, after: Policy) -> Iterator[str]:
     if general:
         yield f"New submissions with {general} would be refused."
     for project in before.projects:
-        if (now := projects.get(project.name)) is not None:
-            of_project = _refused_types(_types(before, project), _types(after, now))
+        if (new_project := projects.get(project.name)) is not None:
+            of_project = _refused_types(_types(before, project), _types(after, new_project))
             if of_project and of_project != general:
                 yield f"New submissions to the project {project.name} with {of_project} would be refused."
 

@@ -338,7 +338,7 @@ def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bo
 
 
 def refuse(issues: Sequence[ValidationIssue]) -> None:
-    """Refuse a request with issues. If there are very many issues, the error names only the first ones.
+    """Refuse the request if there are issues. If there are very many, the error names only the first ones.
 
     :raises InvalidRequest: there are issues.
     """

@@ -249,11 +249,11 @@ def test_a_lease_is_free_again_after_its_release_or_its_time(repository: JobRepo
     assert isinstance(late, Lease)
     repository.release(first)  # no longer its own: changes nothing
     assert repository.acquire("third", NOW + LEASE_SECONDS + 2) == LeaseHeld(late.expires)
-    late.stops_asked, late.bucket = 78, TokenBucket(1.5, NOW, 0.25)
+    late.stops_repeated_at, late.bucket = 78, TokenBucket(1.5, NOW, 0.25)
     repository.release(late)
     third = repository.acquire("third", NOW + LEASE_SECONDS + 2)
     assert isinstance(third, Lease)
-    assert (third.stops_asked, third.bucket) == (78, TokenBucket(1.5, NOW, 0.25))
+    assert (third.stops_repeated_at, third.bucket) == (78, TokenBucket(1.5, NOW, 0.25))
     assert third.fencing_token > late.fencing_token > first.fencing_token
 
 
@@ -417,10 +417,10 @@ def test_hardware_failures_are_read_since_the_day_before(repository: JobReposito
         return GpuFailure(attempt, int(at), ("GPU-a", "GPU-b"))
 
     old, first, later = failure("x#1", NOW - 2 * RETURN_SECONDS), failure("x#2", NOW - 60), failure("y#1", NOW)
-    assert repository.failed_gpus.noted(old) == [old]
-    assert repository.failed_gpus.noted(first) == [first]
-    assert repository.failed_gpus.noted(first) == [first], "the same end again"
-    assert repository.failed_gpus.noted(later) == [first, later]
+    assert repository.failed_gpus.record(old) == [old]
+    assert repository.failed_gpus.record(first) == [first]
+    assert repository.failed_gpus.record(first) == [first], "the same end again"
+    assert repository.failed_gpus.record(later) == [first, later]
 
 
 def test_a_backoff_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:

@@ -23,9 +23,9 @@ class AgentLog:
         :param carrier: the carrier's attempt.
         :raises Unavailable: CloudWatch Logs gave no usable answer.
         """
-        before = f"{CARRIER}| "
+        prefix = f"{CARRIER}| "
         found: set[str] = set()
-        for page in log_pages(self._client, carrier, MOST_PAGES, {"filterPattern": f'"{before}{KEY_WORDS}"'}):
+        for page in log_pages(self._client, carrier, MOST_PAGES, {"filterPattern": f'"{prefix}{KEY_WORDS}"'}):
             lines = (event.get("message", "").rstrip() for event in page.events)
-            found.update(line.removeprefix(before) for line in lines if line.startswith(before + KEY_WORDS))
+            found.update(line.removeprefix(prefix) for line in lines if line.startswith(prefix + KEY_WORDS))
         return frozenset(found)

@@ -71,7 +71,7 @@ class Mailboxes:
 
     :param client: a boto3 S3 client with few retries, because a later cycle repeats failed calls.
     :param key_lines: returns the log lines of a carrier's attempt that have the digest of an agent's key (`key_line`).
-    :param carrier_of: returns the job of a carrier by name, also after the job has ended; None if there is none.
+    :param carrier_named: returns the job of a carrier by name, also after the job has ended; None if there is none.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class Mailboxes:
         bucket: str,
         orders: OrderKey,
         key_lines: Callable[[str], Collection[str]],
-        carrier_of: Callable[[str], Job | None],
+        carrier_named: Callable[[str], Job | None],
     ) -> None:
         self._client = client
         self.bucket = bucket
         self._orders = orders
         self._key_lines = key_lines
-        self._carrier_of = carrier_of
+        self._carrier_named = carrier_named
         self._keys: dict[str, bytes] = {}  # carrier's attempt -> key that the queue shares with its agent
         self._sent: set[str] = set()  # digests of agents that this process has uploaded
 
@@ -277,7 +277,7 @@ class Mailboxes:
         """Return the key that the queue shares with the agent of a member's carrier; None: no key is known yet."""
         attempt = job.carrier_attempt or ""
         if attempt not in self._keys:
-            carrier = self._carrier_of(job.allocation.carrier) if job.allocation else None
+            carrier = self._carrier_named(job.allocation.carrier) if job.allocation else None
             key = key_of(carrier) if carrier is not None and apply_qstamp(carrier.name, 1) == attempt else None
             if key is None:
                 return None
@@ -315,7 +315,7 @@ class Mailboxes:
         except ClientError as error:
             if str(error.response["Error"].get("Code", "")) in _MISSING:
                 return None
-            if _is_unreadable(error) or (_is_of_a_key(error) and self._has_key(key)):
+            if _is_unreadable(error) or (_is_key_refused(error) and self._can_read_heartbeat(key)):
                 log.warning("object in a mailbox is not readable", key=key, why=str(error))
                 return b"", 0.0
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
@@ -323,10 +323,11 @@ class Mailboxes:
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         return (content, written) if len(content) <= LARGEST else None
 
-    def _has_key(self, key: str) -> bool:
-        """Return whether the queue can read the heartbeat of the same mailbox.
+    def _can_read_heartbeat(self, key: str) -> bool:
+        """Return whether the queue can read the heartbeat in the mailbox of an object that KMS refused to decrypt.
 
-        If so, only the object is encrypted with a foreign key. If not, the queue itself may have lost its key.
+        If so, this object alone is encrypted with a foreign KMS key. If not, the queue itself may have lost its KMS
+        key. The result is False if the object is the heartbeat.
         """
         heartbeat = f"{key.partition('/in/')[0].partition('/out/')[0]}/out/{_HEARTBEAT}"
         if key == heartbeat:
@@ -357,8 +358,8 @@ def _is_unreadable(error: ClientError) -> bool:
     return error.response["Error"].get("Code") in _UNREADABLE
 
 
-def _is_of_a_key(error: ClientError) -> bool:
-    """Return whether KMS refused the key of the object: a foreign key, or a key that the queue has lost."""
+def _is_key_refused(error: ClientError) -> bool:
+    """Return whether KMS refused to decrypt the object: its KMS key is foreign, or the queue has lost this key."""
     code, message = str(error.response["Error"].get("Code", "")), str(error.response["Error"].get("Message", ""))
     denied = code == "AccessDenied" and ("kms:Decrypt" in message or "ciphertext" in message)
     return denied or (code.startswith("KMS.") and not is_service_failure(error) and "Throttl" not in code)
@@ -448,7 +449,7 @@ def _names(value: object) -> frozenset[str]:
 
 
 def _text(value: object) -> str:
-    """Return a text in which characters that cannot be stored are replaced; an empty text for any other value."""
+    """Return a text in which characters that cannot be stored are replaced; an empty text if the value is no text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

@@ -48,7 +48,8 @@ class NewestObject:
     def written_since(self, address: str, since: float) -> bool | None:
         """Return whether an object was written since a time; None: not known.
 
-        The answer is not known if the bucket may not be listed, or if there are more objects than are read.
+        The answer is not known if the bucket may not be listed. It is also not known if only some of the objects were
+        read and all of these are older.
 
         :param address: `s3://bucket/prefix`.
         :param since: epoch seconds.

@@ -41,7 +41,7 @@ class FailureLog:
         CloudWatch returns the earliest lines first. If `MOST_CALLS` - 1 calls do not reach the end of the log, the last
         call reads only the lines of the last `FEW_SECONDS`. These lines replace the earlier lines.
 
-        :param attempt: the attempt's name in SageMaker.
+        :param attempt: the attempt's name. In a carrier's log, the lines of a member's attempt begin with its name.
         :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own
             log.
         :param ended: epoch seconds at which the attempt ended.
@@ -74,15 +74,15 @@ class FailureLog:
         found: deque[LoggedLine],
     ) -> bool:
         """Add the lines since a time to `found`. Return whether there are more lines."""
-        own = f"{attempt}| " if carrier else ""
+        prefix = f"{attempt}| " if carrier else ""
         request: FilterLogEventsRequestTypeDef = {"startTime": max(0, int(since * 1000))}
-        if own:
-            request["filterPattern"] = f'"{own}"'
+        if prefix:
+            request["filterPattern"] = f'"{prefix}"'
         has_more = False
         for page in log_pages(client, carrier or attempt, calls, request):
             for event in page.events:
-                if (message := event.get("message", "")).startswith(own):
-                    text = message.removeprefix(own)[:MOST_CHARACTERS].rstrip("\r\n")
+                if (message := event.get("message", "")).startswith(prefix):
+                    text = message.removeprefix(prefix)[:MOST_CHARACTERS].rstrip("\r\n")
                     found.append(LoggedLine(event.get("logStreamName", ""), event.get("timestamp", 0), text))
             has_more = not page.is_last
             if not self._has_time(began):

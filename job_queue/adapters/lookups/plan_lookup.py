@@ -21,7 +21,7 @@ _FAILED = frozenset({"Failed"})  # failed purchases; with any other status, the 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
     """Return the times in which a plan has instances for training jobs; empty if the plan is unknown or failed.
 
-    A plan that is only for other resources, such as endpoints, counts as 0 instances.
+    A plan that is only for other resources, such as endpoints, has 0 instances at these times.
 
     :param in_use: counts the plan's instances that training jobs use; called only if the plan also serves other
         resources.

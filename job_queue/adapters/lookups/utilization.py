@@ -27,7 +27,7 @@ class GpuUtilization:
     def __call__(
         self, hosts: Sequence[str], since: float, until: float, period: float, may_go_on: Callable[[], bool]
     ) -> dict[str, list[float]]:
-        """Return the maximum utilization in each period, by host; hosts without reports are left out.
+        """Return the maximum utilization in each period, by host; an empty list for a host without reports.
 
         :param hosts: such as `job1-qstamp-1/algo-1`.
         :param since: epoch seconds, like `until`; `period` is in seconds.
@@ -64,6 +64,8 @@ class InstanceMetrics:
 
     def __call__(self, metrics: tuple[str, ...], measured: MeasuredPeriod) -> dict[str, dict[str, dict[float, float]]]:
         """Return the averages: metric -> host -> start of the period (epoch seconds) -> value.
+
+        A host without reports has an empty mapping.
 
         :param measured: at most BATCH hosts times metrics.
         :raises Unavailable: CloudWatch gave no usable answer.

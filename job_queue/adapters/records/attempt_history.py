@@ -32,19 +32,19 @@ class AttemptHistory:
         self._table = table
         self._kept_seconds = kept_seconds
 
-    def write(self, account: AttemptRecord) -> Put:
+    def write(self, record: AttemptRecord) -> Put:
         """Return the write that adds an attempt."""
-        content = {name: value for name, value in msgspec.to_builtins(account).items() if value is not None}
-        key = {"line": _day(account.ended), "position": position_of(account)}
-        return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
+        content = {name: value for name, value in msgspec.to_builtins(record).items() if value is not None}
+        key = {"line": _day(record.ended), "position": position_of(record)}
+        return Put(self._table, {**key, **content, "expires": int(epoch(record.ended)) + self._kept_seconds})
 
-    def note_utilization(self, account: AttemptRecord, measured: MeasuredUtilization) -> None:
+    def note_utilization(self, record: AttemptRecord, measured: MeasuredUtilization) -> None:
         """Add the utilization to an attempt's row. A row that has expired meanwhile stays deleted.
 
         Either of two concurrent writes may remain, because both are correct.
         """
         content = {name: value for name, value in msgspec.to_builtins(measured).items() if value is not None}
-        key = {"line": _day(account.ended), "position": position_of(account)}
+        key = {"line": _day(record.ended), "position": position_of(record)}
         with suppress(Refused):
             self._tables.update(Update(self._table, key, set={"utilization": content}, when=EXISTS))
 
@@ -130,9 +130,9 @@ class AttemptPage:
         self.following = following
 
 
-def position_of(account: AttemptRecord) -> str:
+def position_of(record: AttemptRecord) -> str:
     """Return the position (sort key) of an attempt: its end, then its name."""
-    return f"{account.ended}#{account.training_job_name}"
+    return f"{record.ended}#{record.training_job_name}"
 
 
 def _day(time: str) -> str:

@@ -19,15 +19,16 @@ PLACE_PREFIX = "place#"  # prefix of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
 LOCK_DIGITS = 16  # hexadecimal digits of a lock's name; enough that two places practically never share a lock
 LOCK_SECONDS = 30  # longer than an invocation takes from the look-up to the write
-CLAIMS_BELOW = 500  # maximum number of claims read below a place; more may follow, so a full list of own claims fails
+CLAIMS_BELOW = 500  # claims that are read below a place; as more may follow, a full list of own claims is refused
 CLAIMS_AT = 10  # maximum number of claims read at one place; enough, because few owners share a place
 
 
 def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
     """Return the writes that claim the places of a new job.
 
-    A place for checkpoints is also locked, so that only one of two owners that find the place free at the same moment
-    gets the place. DynamoDB deletes the lock's row after the time in the attribute `expires`.
+    If there are several places, the first one (the checkpoints, if the job has any) is also locked. So only one of two
+    owners that find this place free at the same moment gets it. DynamoDB deletes the lock's row after the time in the
+    attribute `expires`.
     """
     writes = [Put(lines_table, {**_key(place, job.name), "owner": job.owner}) for place in job.places]
     if len(job.places) > 1:

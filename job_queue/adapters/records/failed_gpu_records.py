@@ -21,7 +21,7 @@ class FailedGpuRecords:
         self._tables = tables
         self._lines_table = lines_table
 
-    def noted(self, failure: GpuFailure) -> list[GpuFailure]:
+    def record(self, failure: GpuFailure) -> list[GpuFailure]:
         """Record a failure, and return the failures recorded since a day before it, which may include this one.
 
         The row's key has the attempt and the time of its end, so a repeated record of the same end changes nothing. If

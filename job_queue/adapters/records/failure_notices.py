@@ -22,7 +22,9 @@ class FailureNotices:
         self._lines_table = lines_table
 
     def covered_by(self, job: Job, failure_class: str, now: float) -> str | None:
-        """Return the job whose notice also covers this failed job; None if this job gets a notice.
+        """Return the job whose notice also covers this failed job.
+
+        If there is none, record that this job gets a notice, and return None.
 
         A repeated call for the same job returns the same result, because the queue may retry recording the job's end.
 

@@ -49,9 +49,9 @@ class OutlookRecord:
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
     def for_readers(self) -> Outlook:
-        """Return the part for readers of the latest stored outlook; an empty outlook if there is no readable row.
+        """Return the latest stored outlook, but only its part for readers; an empty outlook if no row is readable.
 
-        This part has expected runtimes, estimated starts, idle GPUs, unsaved jobs and the usual errors of estimates.
+        The part has expected runtimes, estimated starts, idle GPUs, unsaved jobs and the usual errors of estimates.
         """
         return self._stored(FOR_READERS)
 

@@ -86,8 +86,8 @@ class SiteClients:
         extra: dict[str, Any] = {"RoleSessionName": SESSION_NAME, "DurationSeconds": SESSION_SECONDS}
         if self._external_id:
             extra["ExternalId"] = self._external_id
-        quick = own.get_default_client_config() or Config()
-        own.set_default_client_config(quick.merge(_READING))
+        config = own.get_default_client_config() or Config()
+        own.set_default_client_config(config.merge(_READING))
         fetcher = AssumeRoleCredentialFetcher(own.create_client, source, site.role or "", extra_args=extra)
         session = get_session()
         session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ class AttemptMetrics(Protocol):
     """A source of the metrics of instances, such as `InstanceMetrics`."""
 
     def __call__(self, metrics: tuple[str, ...], measured: MeasuredPeriod) -> Mapping[str, Mapping[str, Series]]:
-        """Return the averages of each period: metric -> host -> series. Hosts without reports are left out."""
+        """Return the averages of each period: metric -> host -> series, which is empty for a host without reports."""
 
 
 class Measurement:

@@ -1,4 +1,4 @@
-"""Detect running jobs without a checkpoint that would lose more than an hour of work by a preemption."""
+"""Detect running jobs that have no checkpoint, and so would lose more than an hour of work by a preemption."""
 
 from collections.abc import Callable
 from typing import Protocol
