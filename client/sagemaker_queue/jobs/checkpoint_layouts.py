@@ -1,9 +1,9 @@
-"""Recognise the checkpoints of training libraries by the names, sizes and times of their files, without reading them.
+"""Recognise the checkpoints of training libraries by the names and times of their files, without reading checkpoints.
 
 The layouts are those of PyTorch Lightning, the Hugging Face Trainer, DeepSpeed, torch.distributed.checkpoint (FSDP) and
 Orbax. A plain checkpoint is a file or folder with the word step, iter, epoch or checkpoint before a number. A number
-without such a word may be the number of a process. So it is taken as a step only in the name of a folder that contains
-marker files of Orbax or torch.distributed.
+without such a word may be the number of a process. So such a number is taken as a step only in the name of a temporary
+folder of Orbax, or of a folder that contains marker files of Orbax or torch.distributed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> str:
-        """The folder that contains this checkpoint and the job's other checkpoints of the same kind."""
+        """The folder that contains this checkpoint; empty: the job's checkpoint folder itself."""
         return dirname(self.name)
 
 
@@ -99,7 +99,7 @@ def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None =
     """Group the files below a checkpoint folder into checkpoints.
 
     ``texts`` has the content of files with the name ``latest``, by path. If the content is missing, a checkpoint of
-    DeepSpeed counts as complete as soon as the file exists.
+    DeepSpeed counts as complete as soon as there is a file ``latest`` beside it.
     """
     known = list(files)
     groups: dict[tuple[str, int | None, bool], list[CheckpointFile]] = {}
@@ -125,18 +125,17 @@ def latest_files(files: Iterable[CheckpointFile], largest: int = 200) -> list[Ch
 
 
 def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoint]:
-    """Return the checkpoints to remove so that the newest ``keep`` complete ones of each folder stay.
+    """Return the checkpoints to remove so that in each folder the complete ones with the ``keep`` highest steps stay.
 
     Every checkpoint from which some job may resume stays, whether a job is live or not:
 
-    - the complete checkpoint with the highest step, and the one that was written last;
-    - the newest complete one without a new file for SETTLED, or else the second newest, because a newer checkpoint may
-      lack files that are still being uploaded;
+    - the complete checkpoint with the highest step, and the complete one that was written last;
+    - of the complete ones without a new file for SETTLED, the one with the highest step, because a checkpoint with a
+      higher step may lack files that are still being uploaded; if there is none, the second highest;
     - a checkpoint without a step;
     - the checkpoint that DeepSpeed's ``latest`` names, because later steps count as incomplete.
 
-    An incomplete checkpoint is removed if it was last written before the newest complete one, and has had no new file
-    for ABANDONED.
+    An incomplete checkpoint is removed if it has had no new file for ABANDONED, and a complete one was written later.
     """
     removed = []
     for folder in dict.fromkeys(one.folder for one in found.checkpoints):
@@ -187,8 +186,8 @@ def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
 def _place_of(path: str, marked: Collection[str]) -> tuple[str, int | None, bool] | None:
     """Return the checkpoint to which a file belongs; None if there is none.
 
-    The members are a path, the step, and whether this path itself is the checkpoint. The last member is False for a
-    file with the step in its own name: the path is then the file's folder.
+    The tuple has a path, the step, and whether this path itself is the checkpoint. The last member is False for a file
+    with the step in its own name: the path is then the file's folder.
     """
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], start=1):

@@ -28,7 +28,7 @@ _CHECK_INTERVAL = 1 << 26  # bytes between two checks of the free space
 
 
 class ArchiveTooLarge(StorageError):
-    """An archive exceeds a bound; no part of it stays on the disk."""
+    """An archive exceeds a bound. ``unpack`` removes the files that were already unpacked; the archive itself stays."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, including headers and refused members. ``largest=None`` allows ten times the
-    archive's own size, and at least 10 GB.
+    zipped size of the archive that is being read, and at least 10 GB.
     """
 
     largest: int | None = None  # bytes

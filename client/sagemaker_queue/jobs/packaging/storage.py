@@ -57,7 +57,7 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig | None) -> boto3.Session:
-    """Return the session of the AWS profile in ``config``; None: the credentials and the region that boto3 finds.
+    """Return the session of the AWS profile in ``config``; if ``config`` is None, one with boto3's defaults.
 
     Raises ConfigError if the AWS profile cannot be used.
     """
@@ -91,7 +91,7 @@ class S3Storage:
     def ensure_bucket(self, name: str) -> None:
         """Create the bucket if it is the default bucket and is missing.
 
-        Raises StorageError if another bucket is missing, or if the default bucket belongs to another account.
+        Raises StorageError if any other bucket is missing, or if the default bucket belongs to another account.
         """
         region = self._client.meta.region_name
         default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)

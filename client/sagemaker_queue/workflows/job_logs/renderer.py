@@ -36,7 +36,7 @@ class JobLogRenderer:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
-        self._status = ""  # the last state of the job that was shown
+        self._status = ""  # the state of the job that was shown last
         self._shown = False  # True while the status is on the terminal's last line
         self._name_instances = name_instances
         self._timestamps = timestamps

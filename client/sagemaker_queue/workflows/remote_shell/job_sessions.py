@@ -62,8 +62,9 @@ class JobSessions:
     def enter(self, purpose: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
-        Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
-        session can ever be opened in the job. Enables remote debugging in the attempt if the request did not.
+        Enables remote debugging in the attempt if the request did not. Raises NotFound and Forbidden. Raises Conflict
+        if the job has finished, or does not run and ``wait`` is False. Raises InvalidOption if no session can ever be
+        opened in the job, and QueueError if the attempt cannot be entered within CONNECT_SECONDS.
         """
         while True:
             is_open = yield from self._poll(purpose, wait)
