@@ -112,8 +112,8 @@ def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None =
         else:
             groups.setdefault(place, []).append(file)
     found = [_checkpoint(place, members) for place, members in groups.items()]
-    there = {file.path for file in others}
-    found = [_with_latest(one, there, texts or {}) for one in found]
+    other_paths = {file.path for file in others}
+    found = [_with_latest(one, other_paths, texts or {}) for one in found]
     resumes = _resumed(found, texts or {})
     found.sort(key=lambda one: (one.folder, one.step is None, one.step or 0, one.name))
     return FoundCheckpoints(tuple(replace(one, resumes=one.name in resumes) for one in found), tuple(others))
@@ -140,11 +140,11 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
     removed = []
     for folder in dict.fromkeys(one.folder for one in found.checkpoints):
         numbered = [one for one in found.checkpoints if one.folder == folder and one.step is not None]
-        complete = sorted((one for one in numbered if not one.incomplete), key=_age_order, reverse=True)
+        complete = sorted((one for one in numbered if not one.incomplete), key=_step_order, reverse=True)
         if not complete:
             continue
-        newest = max(complete, key=lambda one: one.modified)
-        kept = {one.name for one in (*complete[: max(1, keep)], newest)}
+        last_written = max(complete, key=lambda one: one.modified)
+        kept = {one.name for one in (*complete[: max(1, keep)], last_written)}
         settled = [one for one in complete if one.modified <= now - SETTLED] or complete[1:]
         kept |= {one.name for one in settled[:1]}
         removed += [one for one in numbered if not one.incomplete and one.name not in kept]
@@ -153,7 +153,7 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
             for one in numbered
             if one.incomplete
             and one.name not in kept
-            and one.modified < newest.modified
+            and one.modified < last_written.modified
             and one.modified <= now - ABANDONED
         ]
     return removed
@@ -167,7 +167,7 @@ def in_order_of_removal(files: Iterable[CheckpointFile]) -> list[CheckpointFile]
     return sorted(files, key=lambda file: not (basename(file.path) in _MARKS or "_model_states" in file.path))
 
 
-def _age_order(one: Checkpoint) -> tuple[int, datetime]:
+def _step_order(one: Checkpoint) -> tuple[int, datetime]:
     return (one.step or 0, one.modified)
 
 
@@ -288,12 +288,12 @@ def _missing_shard(inside: Collection[str]) -> str:
     return f"some of the {int(missing[1])} files {basename(missing[0])}-... are missing" if missing else ""
 
 
-def _with_latest(one: Checkpoint, others: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
+def _with_latest(one: Checkpoint, other_paths: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint; for DeepSpeed, mark it as incomplete if ``latest`` is missing or names an earlier step."""
     if one.layout != DEEPSPEED or one.incomplete or not _DEEPSPEED_FOLDER.fullmatch(basename(one.name)):
         return one
     path = f"{one.folder}/{LATEST}".lstrip("/")
-    if path not in others:
+    if path not in other_paths:
         return replace(one, incomplete=f"there is no file {LATEST} beside it")
     named = _DEEPSPEED_FOLDER.fullmatch(texts.get(path, "").strip())
     if named and one.step is not None and one.step > int(named[1]):
@@ -308,7 +308,7 @@ def _resumed(found: Collection[Checkpoint], texts: Mapping[str, str]) -> set[str
         complete = [one for one in found if one.folder == folder and not one.incomplete]
         named = texts.get(f"{folder}/{LATEST}".lstrip("/"), "").strip()
         by_latest = [one for one in complete if one.layout == DEEPSPEED and basename(one.name) == named]
-        numbered = sorted((one for one in complete if one.step is not None), key=_age_order)[-1:]
+        numbered = sorted((one for one in complete if one.step is not None), key=_step_order)[-1:]
         last = sorted((one for one in complete if one.step is None), key=lambda one: one.modified)[-1:]
         if last and numbered and last[0].modified < numbered[0].modified:
             last = []

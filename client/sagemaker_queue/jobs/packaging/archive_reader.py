@@ -106,7 +106,7 @@ class _Stream:
         self._file = gzip.open(archive, "rb")  # noqa: SIM115  # closed by __exit__
         self._position = 0
         self._header_left: int | None = None  # bytes that the present headers may still have; None: content is read
-        self._next_look = 0
+        self._next_check = 0
 
     def __enter__(self) -> _Stream:
         return self
@@ -129,14 +129,14 @@ class _Stream:
                 f"{self._archive} is refused: it unpacks to more than {file_size(self._largest)}. If you trust the job "
                 "that made it, raise the bound: --max-size GB, in Python max_size."
             )
-        if size > _BLOCK or self._bounds.used + size > self._next_look:
+        if size > _BLOCK or self._bounds.used + size > self._next_check:
             free = _free(self._folder)
             if size + KEPT_FREE > free:
                 raise ArchiveTooLarge(
                     f"{self._archive} is not unpacked: the disk has {file_size(max(free, 0))} free, of which "
                     f"{file_size(KEPT_FREE)} are left, and more is needed. Name a folder on another disk."
                 )
-            self._next_look = self._bounds.used + _CHECK_INTERVAL
+            self._next_check = self._bounds.used + _CHECK_INTERVAL
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, or fewer at the end."""

@@ -59,11 +59,11 @@ _VERIFY = (
 _PIECES = 3  # $1 to $3
 
 
-def entry_point(program: str) -> list[str]:
-    """Return the container entry point that runs run.py only if its SHA-256 is ``program``."""
+def entry_point(digest: str) -> list[str]:
+    """Return the container entry point that runs run.py only if its SHA-256 is ``digest``."""
     length = -(-len(_VERIFY) // _PIECES)
     pieces = [_VERIFY[start : start + length] for start in range(0, len(_VERIFY), length)]
-    return ["/bin/sh", "-c", _SHELL, "smq", *pieces, program]
+    return ["/bin/sh", "-c", _SHELL, "smq", *pieces, digest]
 
 
 @dataclass(frozen=True)
