@@ -64,7 +64,7 @@ class JobSessions:
 
         Enables remote debugging in the attempt if the request did not. Raises NotFound and Forbidden. Raises Conflict
         if the job has finished, or does not run and ``wait`` is False. Raises InvalidOption if no session can ever be
-        opened in the job, and QueueError if the attempt cannot be entered within CONNECT_SECONDS.
+        opened in the job, and QueueError if a training attempt cannot be entered within CONNECT_SECONDS.
         """
         while True:
             is_open = yield from self._poll(purpose, wait)
