@@ -1,9 +1,9 @@
-"""Recognise the checkpoints of training libraries by the names, sizes and times of their files, without reading them.
+"""Recognise the checkpoints of training libraries by the names and times of their files, without reading checkpoints.
 
 The layouts are those of PyTorch Lightning, the Hugging Face Trainer, DeepSpeed, torch.distributed.checkpoint (FSDP) and
 Orbax. A plain checkpoint is a file or folder with the word step, iter, epoch or checkpoint before a number. A number
-without such a word may be the number of a process. So it is taken as a step only in the name of a folder that contains
-marker files of Orbax or torch.distributed.
+without such a word may be the number of a process. So such a number is taken as a step only in the name of a temporary
+folder of Orbax, or of a folder that contains marker files of Orbax or torch.distributed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> str:
-        """The folder that contains this checkpoint and the job's other checkpoints of the same kind."""
+        """The folder that contains this checkpoint; empty: the job's checkpoint folder itself."""
         return dirname(self.name)
 
 
@@ -99,7 +99,7 @@ def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None =
     """Group the files below a checkpoint folder into checkpoints.
 
     ``texts`` has the content of files with the name ``latest``, by path. If the content is missing, a checkpoint of
-    DeepSpeed counts as complete as soon as the file exists.
+    DeepSpeed counts as complete as soon as there is a file ``latest`` beside it.
     """
     known = list(files)
     groups: dict[tuple[str, int | None, bool], list[CheckpointFile]] = {}
@@ -112,8 +112,8 @@ def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None =
         else:
             groups.setdefault(place, []).append(file)
     found = [_checkpoint(place, members) for place, members in groups.items()]
-    there = {file.path for file in others}
-    found = [_with_latest(one, there, texts or {}) for one in found]
+    other_paths = {file.path for file in others}
+    found = [_with_latest(one, other_paths, texts or {}) for one in found]
     resumes = _resumed(found, texts or {})
     found.sort(key=lambda one: (one.folder, one.step is None, one.step or 0, one.name))
     return FoundCheckpoints(tuple(replace(one, resumes=one.name in resumes) for one in found), tuple(others))
@@ -125,27 +125,26 @@ def latest_files(files: Iterable[CheckpointFile], largest: int = 200) -> list[Ch
 
 
 def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoint]:
-    """Return the checkpoints to remove so that the newest ``keep`` complete ones of each folder stay.
+    """Return the checkpoints to remove so that in each folder the complete ones with the ``keep`` highest steps stay.
 
     Every checkpoint from which some job may resume stays, whether a job is live or not:
 
-    - the complete checkpoint with the highest step, and the one that was written last;
-    - the newest complete one without a new file for SETTLED, or else the second newest, because a newer checkpoint may
-      lack files that are still being uploaded;
+    - the complete checkpoint with the highest step, and the complete one that was written last;
+    - of the complete ones without a new file for SETTLED, the one with the highest step, because a checkpoint with a
+      higher step may lack files that are still being uploaded; if there is none, the second highest;
     - a checkpoint without a step;
     - the checkpoint that DeepSpeed's ``latest`` names, because later steps count as incomplete.
 
-    An incomplete checkpoint is removed if it was last written before the newest complete one, and has had no new file
-    for ABANDONED.
+    An incomplete checkpoint is removed if it has had no new file for ABANDONED, and a complete one was written later.
     """
     removed = []
     for folder in dict.fromkeys(one.folder for one in found.checkpoints):
         numbered = [one for one in found.checkpoints if one.folder == folder and one.step is not None]
-        complete = sorted((one for one in numbered if not one.incomplete), key=_age_order, reverse=True)
+        complete = sorted((one for one in numbered if not one.incomplete), key=_step_order, reverse=True)
         if not complete:
             continue
-        newest = max(complete, key=lambda one: one.modified)
-        kept = {one.name for one in (*complete[: max(1, keep)], newest)}
+        last_written = max(complete, key=lambda one: one.modified)
+        kept = {one.name for one in (*complete[: max(1, keep)], last_written)}
         settled = [one for one in complete if one.modified <= now - SETTLED] or complete[1:]
         kept |= {one.name for one in settled[:1]}
         removed += [one for one in numbered if not one.incomplete and one.name not in kept]
@@ -154,7 +153,7 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
             for one in numbered
             if one.incomplete
             and one.name not in kept
-            and one.modified < newest.modified
+            and one.modified < last_written.modified
             and one.modified <= now - ABANDONED
         ]
     return removed
@@ -168,7 +167,7 @@ def in_order_of_removal(files: Iterable[CheckpointFile]) -> list[CheckpointFile]
     return sorted(files, key=lambda file: not (basename(file.path) in _MARKS or "_model_states" in file.path))
 
 
-def _age_order(one: Checkpoint) -> tuple[int, datetime]:
+def _step_order(one: Checkpoint) -> tuple[int, datetime]:
     return (one.step or 0, one.modified)
 
 
@@ -187,8 +186,8 @@ def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
 def _place_of(path: str, marked: Collection[str]) -> tuple[str, int | None, bool] | None:
     """Return the checkpoint to which a file belongs; None if there is none.
 
-    The members are a path, the step, and whether this path itself is the checkpoint. The last member is False for a
-    file with the step in its own name: the path is then the file's folder.
+    The tuple has a path, the step, and whether this path itself is the checkpoint. The last member is False for a file
+    with the step in its own name: the path is then the file's folder.
     """
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], start=1):
@@ -289,12 +288,12 @@ def _missing_shard(inside: Collection[str]) -> str:
     return f"some of the {int(missing[1])} files {basename(missing[0])}-... are missing" if missing else ""
 
 
-def _with_latest(one: Checkpoint, others: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
+def _with_latest(one: Checkpoint, other_paths: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint; for DeepSpeed, mark it as incomplete if ``latest`` is missing or names an earlier step."""
     if one.layout != DEEPSPEED or one.incomplete or not _DEEPSPEED_FOLDER.fullmatch(basename(one.name)):
         return one
     path = f"{one.folder}/{LATEST}".lstrip("/")
-    if path not in others:
+    if path not in other_paths:
         return replace(one, incomplete=f"there is no file {LATEST} beside it")
     named = _DEEPSPEED_FOLDER.fullmatch(texts.get(path, "").strip())
     if named and one.step is not None and one.step > int(named[1]):
@@ -309,7 +308,7 @@ def _resumed(found: Collection[Checkpoint], texts: Mapping[str, str]) -> set[str
         complete = [one for one in found if one.folder == folder and not one.incomplete]
         named = texts.get(f"{folder}/{LATEST}".lstrip("/"), "").strip()
         by_latest = [one for one in complete if one.layout == DEEPSPEED and basename(one.name) == named]
-        numbered = sorted((one for one in complete if one.step is not None), key=_age_order)[-1:]
+        numbered = sorted((one for one in complete if one.step is not None), key=_step_order)[-1:]
         last = sorted((one for one in complete if one.step is None), key=lambda one: one.modified)[-1:]
         if last and numbered and last[0].modified < numbered[0].modified:
             last = []

@@ -1,4 +1,4 @@
-"""The queue's warning about a job without checkpoints, with the remedy in the words of the program that submits."""
+"""Shorten the queue's warning about missing checkpoints, and add the remedy on the command line or in Python."""
 
 from __future__ import annotations
 

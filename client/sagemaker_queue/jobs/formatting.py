@@ -218,7 +218,7 @@ def _expected_start(expected: Expectation | None) -> str:
         return ""
     if (interval := interval_in_words(expected, datetime.now(timezone.utc))) is not None:
         return f" Expected wait: {interval}."
-    return f" Expected start: about {_tenth_minute(expected.start)}." if expected.start else ""
+    return f" Expected start: about {_to_ten_minutes(expected.start)}." if expected.start else ""
 
 
 def predicate(state: str) -> str:
@@ -231,7 +231,7 @@ def outcome(how: str | None, failure_class: str | None) -> str | None:
     return f"{how}: {failure_class}" if how and failure_class else how
 
 
-def _tenth_minute(time: datetime) -> str:
+def _to_ten_minutes(time: datetime) -> str:
     """Return a time rounded to ten minutes, because programs print the sentence again whenever its text changes."""
     rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
     return f"{rounded:%Y-%m-%d %H:%M} UTC"

@@ -1,6 +1,6 @@
 """Store texts of ``smq submit`` in hyperparameters, and read them; a long text becomes ``name``, ``name_2`` and so on.
 
-The job's start program, ``packaging/container/run.py``, has its own code that joins the parts.
+The job's start program, ``packaging/container/run.py``, has its own code that joins the pieces.
 """
 
 from __future__ import annotations

@@ -69,11 +69,11 @@ def check(
     ``config`` names the accounts of buckets that do not belong to the caller's account. ``upload_folder`` is a folder
     in S3 that the caller will fill; neither the folder nor its bucket needs to exist yet.
     """
-    made = next(_location("", upload_folder, "folder"), None)
+    upload = next(_location("", upload_folder, "folder"), None)
     locations = [
         location
         for location in _locations(request)
-        if not made or (location.bucket, location.key) != (made.bucket, made.key)
+        if not upload or (location.bucket, location.key) != (upload.bucket, upload.key)
     ]
     if not locations:
         return []
@@ -84,7 +84,7 @@ def check(
         return []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="preflight") as threads:
         buckets = sorted({location.bucket for location in locations})
-        needed = [not made or name != made.bucket for name in buckets]
+        needed = [not upload or name != upload.bucket for name in buckets]
         problems = threads.map(lambda *bucket: _bucket_problem(s3, region, *bucket), buckets, needed)
         problem = dict(zip(buckets, problems))
         sought = [location for location in locations if location.expected != "folder" and not problem[location.bucket]]

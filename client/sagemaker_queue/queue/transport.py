@@ -223,9 +223,9 @@ class Signature(AuthBase):
         self._sessions: dict[str, boto3.Session] = {}  # by account
 
     def session_of(self, account: str | None, job: str | None) -> boto3.Session:
-        """Return the session of the queue's account (None), or of another account's profile.
+        """Return the session of the AWS profile of ``account``; if ``account`` is None, the one that signs requests.
 
-        Raises NoAccountProfile if that account has no usable profile; the message names ``job``.
+        Raises NoAccountProfile if ``account`` has no usable profile; the message names ``job``.
         """
         if account is None:
             return self._session

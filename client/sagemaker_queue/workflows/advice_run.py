@@ -40,7 +40,7 @@ class _Cancelled(Exception):
 
 
 class AdviceRun:
-    """A run of simulations of the queue's history, which begins at once. A process has one run at a time.
+    """A run that simulates the queue's history, and begins at once. A process has one run at a time.
 
     ``progress`` is the number of attempts that have been read, then the progress of the simulations. ``outcome`` is set
     before the run ends: the advice, or a message if there is no advice.

@@ -160,8 +160,8 @@ def copy_step(
     copies = [(file.path, file.path) for one in chosen for file in one.files]
     copies += [pair for one in chosen for pair in _copies_as_last(listed, one)]
     latest = {f"{one.folder}/{LATEST}".lstrip("/"): basename(one.name) for one in chosen if one.layout == DEEPSPEED}
-    there = {stored.address: stored for stored in storage.objects(target)}
-    unexpected = there.keys() - {target / path for path in (*latest, *(to for _, to in copies))}
+    existing = {stored.address: stored for stored in storage.objects(target)}
+    unexpected = existing.keys() - {target / path for path in (*latest, *(to for _, to in copies))}
     if unexpected:
         raise StorageError(
             f"{target} has {amount(len(unexpected), 'other file')} already, such as {min(map(str, unexpected))}:"
@@ -175,7 +175,7 @@ def copy_step(
             original = stored.get((source / path).key)
             if original is None:
                 raise StorageError(f"{source / path} was removed meanwhile: run the command again.")
-            arrived = there.get(target / to)
+            arrived = existing.get(target / to)
             if arrived is None or not copier.has_arrived(original, arrived):
                 copier.copy(Stored(original.address, original.size, original.etag), target / to, progress)
             else:

@@ -30,8 +30,8 @@ def upload_code(
     """Check a request and upload its code; return False if S3 had the same code already.
 
     A project can have a bucket in each region. If the code's bucket is one of these buckets, all of them get the code,
-    so that the job can run in each region. The answer to a dry run names the buckets. The dry run is repeated for code
-    that S3 has already, because the project may have got a bucket since.
+    so that the job can run in each region. The answer to a dry run names the buckets. The dry run is needed even if S3
+    has the code already, because the project may have got another bucket since.
 
     ``before`` is called before an upload, and not if S3 has the code already. Raises InvalidRequest and other errors of
     the checks.
@@ -82,7 +82,10 @@ def check_script(request: Mapping[str, Any], code: Code) -> None:
 
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
-    """Raise InvalidRequest if data or a bucket that the request names is missing in S3; ignore ``upload_folder``."""
+    """Raise InvalidRequest if data or a bucket of the request is missing, or if a bucket is in another region.
+
+    ``upload_folder`` does not need to exist.
+    """
     from sagemaker_queue.jobs.preflight import check, refuse  # noqa: PLC0415  # boto3
 
     folder = str(upload_folder.folder) if upload_folder else None

@@ -39,7 +39,7 @@ WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
 def wait_until_finished(
     queue: QueueClient, names: Iterable[str], pace: PollingPace, pause: Callable[[], None] | None = None
 ) -> Iterator[WaitEvent]:
-    """Yield each finished job, and after each poll the unfinished jobs. Return when all jobs have finished.
+    """Yield each finished job, each outage, and after each poll the unfinished jobs, until all jobs have finished.
 
     ``pause`` replaces ``pace.pause``.
     Raises NotFound, and the last error after more than OUTAGES_ENDURED consecutive failures.

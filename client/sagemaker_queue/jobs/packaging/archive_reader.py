@@ -28,7 +28,7 @@ _CHECK_INTERVAL = 1 << 26  # bytes between two checks of the free space
 
 
 class ArchiveTooLarge(StorageError):
-    """An archive exceeds a bound; no part of it stays on the disk."""
+    """An archive exceeds a bound. ``unpack`` removes the files that were already unpacked; the archive itself stays."""
 
 
 @dataclass
@@ -36,7 +36,8 @@ class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, including headers and refused members. ``largest=None`` allows ten times the
-    size of all archives that were opened so far, and at least 10 GB.
+        # bytes that the present headers may still have; None while content is read
+        self._header_left: int | None = None
     """
 
     largest: int | None = None  # bytes
@@ -106,10 +107,8 @@ class _Stream:
         self._largest = bounds.largest if bounds.largest is not None else max(ALWAYS_ALLOWED, GROWTH * bounds.packed)
         self._file = gzip.open(archive, "rb")  # noqa: SIM115  # closed by __exit__
         self._position = 0
-        self._header_left: int | None = (
-            None  # bytes that the present headers may still have; None while content is read
-        )
-        self._next_look = 0
+        # bytes that the present headers may still have; None while content is read
+        self._header_left: int | None = None
 
     def __enter__(self) -> _Stream:
         return self
@@ -132,14 +131,14 @@ class _Stream:
                 f"{self._archive} is refused: it unpacks to more than {file_size(self._largest)}. If you trust the job "
                 "that made it, raise the bound: --max-size GB, in Python max_size."
             )
-        if size > _BLOCK or self._bounds.used + size > self._next_look:
+        if size > _BLOCK or self._bounds.used + size > self._next_check:
             free = _free(self._folder)
             if size + KEPT_FREE > free:
                 raise ArchiveTooLarge(
                     f"{self._archive} is not unpacked: the disk has {file_size(max(free, 0))} free, of which "
                     f"{file_size(KEPT_FREE)} are left, and more is needed. Name a folder on another disk."
                 )
-            self._next_look = self._bounds.used + _CHECK_INTERVAL
+            self._next_check = self._bounds.used + _CHECK_INTERVAL
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, or fewer at the end."""

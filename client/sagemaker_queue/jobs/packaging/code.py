@@ -1,4 +1,4 @@
-"""Pack a job's code, and upload it to S3 with ``run.py``, the program that runs it; skip content that S3 has."""
+"""Pack a job's code, and upload the code and its start program ``run.py`` to S3; skip content that S3 has."""
 
 import hashlib
 import tempfile

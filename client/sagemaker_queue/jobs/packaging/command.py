@@ -46,8 +46,8 @@ PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
 # The entry point compares run.py with the digest in the request, and runs exactly the compared bytes. The local cloud
 # may have no /opt/ml, and names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
-# argument, and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment
-# variable can replace a module of Python.
+# argument, and no line feed, so _VERIFY is passed in pieces. With -I, no file beside run.py and no environment variable
+# can replace a module of Python.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
@@ -59,11 +59,11 @@ _VERIFY = (
 _PIECES = 3  # $1 to $3
 
 
-def entry_point(program: str) -> list[str]:
-    """Return the container entry point that runs run.py only if its SHA-256 is ``program``."""
+def entry_point(digest: str) -> list[str]:
+    """Return the container entry point that runs run.py only if its SHA-256 is ``digest``."""
     length = -(-len(_VERIFY) // _PIECES)
     pieces = [_VERIFY[start : start + length] for start in range(0, len(_VERIFY), length)]
-    return ["/bin/sh", "-c", _SHELL, "smq", *pieces, program]
+    return ["/bin/sh", "-c", _SHELL, "smq", *pieces, digest]
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,16 @@ class CommandJob:
     def identity(self) -> Json:
         """Return the request with the command's stem as name, and without relative times.
 
-        The identities of repeated calls are equal.
+        So a repeated call of ``smq sweep`` gives the same identity.
         """
         tags = {name: value for name, value in self.tags.items() if name not in self.relative_times}
         return replace(self, name=stem(self.command), tags=tags).request()
 
     def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
-        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command, or None."""
+        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command.
+
+        Return None if the command has neither {data:NAME} nor {{data:NAME}}: run.py then leaves the command unchanged.
+        """
         found = [placeholder for word in self.command for placeholder in PLACEHOLDER.finditer(word)]
         if not found:
             return None

@@ -51,11 +51,11 @@ class Copier:
 
     def copy(self, stored: Stored, address: S3Address, progress: Progress | None = None) -> None:
         """Copy an object of the source to an address of the target. Raises StorageError."""
-        parts = self._parts_of(stored)
+        part_bytes = self._part_bytes_of(stored)
         while self._copying:
             try:
                 self._copying[0].copy(
-                    stored, address, parts, source=self._source, target=self._target, progress=progress
+                    stored, address, part_bytes, source=self._source, target=self._target, progress=progress
                 )
             except StorageRefused:
                 del self._copying[0]
@@ -63,9 +63,9 @@ class Copier:
                     self._before_streaming()
             else:
                 return
-        self._stream(stored, address, parts, progress)
+        self._stream(stored, address, part_bytes, progress)
 
-    def _parts_of(self, stored: Stored) -> int | None:
+    def _part_bytes_of(self, stored: Stored) -> int | None:
         """Return the part size in bytes for a copy; None: copy in one piece.
 
         If the part size of the source is known, the copy gets the same part size, and so the same ETag.
@@ -77,12 +77,12 @@ class Copier:
         is_known = first and str(-(-stored.size // first)) == count
         return int(first) if is_known else part_size(stored.size)
 
-    def _stream(self, stored: Stored, address: S3Address, parts: int | None, progress: Progress | None) -> None:
+    def _stream(self, stored: Stored, address: S3Address, part_bytes: int | None, progress: Progress | None) -> None:
         """Copy an object and its properties through this machine, and store the source's ETag as metadata."""
         properties = self._source.properties(stored.address)
-        if (parts or stored.size) > _LARGEST_PART:
-            parts = part_size(stored.size)
+        if (part_bytes or stored.size) > _LARGEST_PART:
+            part_bytes = part_size(stored.size)
         kept = {name: properties[name] for name in _KEPT if properties.get(name)}
         metadata = {**properties.get("Metadata", {}), SOURCE_ETAG: stored.etag}
         with self._source.reader(stored) as content:
-            self._target.put_object(content, address, parts, {**kept, "Metadata": metadata}, progress)
+            self._target.put_object(content, address, part_bytes, {**kept, "Metadata": metadata}, progress)

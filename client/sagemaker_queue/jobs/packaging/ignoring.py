@@ -129,7 +129,7 @@ def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
 
 
 def _allowed(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-    """Return whether the .smqignore of a folder above allows packing the path although it contains secrets."""
+    """Return whether the .smqignore of a folder above the path allows packing the path despite its secrets."""
     return any(folder_rules.allows(path, is_folder=is_folder) for folder_rules in rules)
 
 

@@ -111,7 +111,7 @@ def _gpus(text: str) -> float:
     return tenths / _WHOLE
 
 
-def _later(time: Union[str, datetime]) -> str:
+def _time_tag(time: Union[str, datetime]) -> str:
     """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` means two hours from now. Raises InvalidOption.
 
     A text without a zone is in UTC; a datetime without a zone is local time, as in Python.
@@ -127,13 +127,13 @@ def _later(time: Union[str, datetime]) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _start_by(time: Union[str, datetime]) -> str:
+def _start_by_tag(time: Union[str, datetime]) -> str:
     """Return a time, or ``TIME:ACTION``, as the text of a tag. Raises InvalidOption."""
     if isinstance(time, str):
         before, colon, action = time.rpartition(":")
         if colon and action in _START_BY_ACTIONS:
-            return f"{_later(before)}:{action}"
-    return _later(time)
+            return f"{_time_tag(before)}:{action}"
+    return _time_tag(time)
 
 
 def _checked(convert: Callable[[str], str], text: str) -> str:
@@ -183,7 +183,7 @@ def pair(text: str) -> tuple[str, str]:
 
 _resource = partial(JobOption, section="instances and image")
 _file = partial(JobOption, section="files and data")
-_right = partial(JobOption, section="scheduling and settings")
+_scheduling = partial(JobOption, section="scheduling and settings")
 
 
 class JobKeywords(TypedDict, total=False):
@@ -314,12 +314,14 @@ class JobKeywords(TypedDict, total=False):
     """Patterns as in .gitignore of files to pack although they may contain keys or passwords."""
     name: Annotated[
         "str",
-        _right("--name", "name of the job or of the sweep (default: made from the command)", field="TrainingJobName"),
+        _scheduling(
+            "--name", "name of the job or of the sweep (default: made from the command)", field="TrainingJobName"
+        ),
     ]
     """Name of the job or sweep (default: made from the command). Repeating a call with a name returns the same job."""
     priority: Annotated[
         "int",
-        _right(
+        _scheduling(
             "--priority P",
             "a whole number; jobs with a higher priority start first within a project",
             read=int,
@@ -329,17 +331,19 @@ class JobKeywords(TypedDict, total=False):
     """Priority, a whole number. Within a project, jobs with a higher priority come first."""
     project: Annotated[
         "str",
-        _right("--project X", "project of the job (default: the profile's)", completion="projects", tag="project"),
+        _scheduling("--project X", "project of the job (default: the profile's)", completion="projects", tag="project"),
     ]
     """Project of the job (default: the profile's)."""
     retries: Annotated[
         "int",
-        _right("--retries N", "how often the job is tried again after it failed by itself", read=int, tag="retries"),
+        _scheduling(
+            "--retries N", "how often the job is tried again after it failed by itself", read=int, tag="retries"
+        ),
     ]
     """Maximum number of retries after the job failed by itself."""
     retry_on: Annotated[
         "str | Iterable[str]",
-        _right(
+        _scheduling(
             "--retry-on RULE",
             "the action after a failure, by exit code or class: 137, communication=retry-free, user_error=fail; may "
             "be repeated",
@@ -353,7 +357,7 @@ class JobKeywords(TypedDict, total=False):
     Without ``retries``, a rule that retries allows three retries."""
     on_hang: Annotated[
         "str",
-        _right(
+        _scheduling(
             "--on-hang ACTION",
             "the action if the job hangs: notify, or requeue (stop it and start it again)",
             tag="on_hang",
@@ -362,7 +366,7 @@ class JobKeywords(TypedDict, total=False):
     """Action when the job hangs: ``notify``, or ``requeue`` to stop it and start it again (default: the policy's)."""
     max_parallel: Annotated[
         "int",
-        _right(
+        _scheduling(
             "--max-parallel N",
             "how many jobs of its group (--tag group=X, or its sweep) may run at the same time",
             read=int,
@@ -373,7 +377,7 @@ class JobKeywords(TypedDict, total=False):
     """Maximum number of jobs of the job's group (tag ``group``, or its sweep) that run at the same time."""
     gpus: Annotated[
         "float",
-        _right(
+        _scheduling(
             "--gpus N",
             "GPUs of an instance shared with other jobs: 1, 4, or 0.5 of one GPU (in pools with shared: true)",
             read=_gpus,
@@ -384,7 +388,7 @@ class JobKeywords(TypedDict, total=False):
     """GPUs on an instance that is shared with other jobs: 1, 4, or 0.5 of one GPU."""
     after: Annotated[
         "str | Iterable[str]",
-        _right(
+        _scheduling(
             "--after JOB[:any]",
             "start the job after this job has completed, or with :any has finished in any way; may be repeated",
             read=_dependency,
@@ -397,29 +401,29 @@ class JobKeywords(TypedDict, total=False):
     """Start the job after these jobs have completed; for ``NAME:any``, after that job has finished in any way."""
     not_before: Annotated[
         "str | datetime",
-        _right(
+        _scheduling(
             "--not-before TIME",
             "do not start the job earlier: 2026-11-28T18:00 (UTC without a zone), or 2h for in two hours",
-            read=partial(_checked, _later),
+            read=partial(_checked, _time_tag),
             tag="not_before",
-            tag_text=_later,
+            tag_text=_time_tag,
         ),
     ]
     """Do not start the job earlier: ISO 8601 (UTC without a zone), a datetime, or ``"2h"`` for in two hours."""
     start_by: Annotated[
         "str | datetime",
-        _right(
+        _scheduling(
             "--start-by TIME",
             "the time by which the job should have started, such as 6h; see --start-by-action",
-            read=partial(_checked, _start_by),
+            read=partial(_checked, _start_by_tag),
             tag="start_by",
-            tag_text=_start_by,
+            tag_text=_start_by_tag,
         ),
     ]
     """Time by which the job should have started, in a form of ``not_before``; see ``start_by_action``."""
     start_by_action: Annotated[
         "str",
-        _right(
+        _scheduling(
             "--start-by-action",
             "the action at --start-by: notify (default), cancel the job, or let it run in further pools of its project",
             choices=_START_BY_ACTIONS,
@@ -429,7 +433,7 @@ class JobKeywords(TypedDict, total=False):
     """``"notify"`` (default), ``"cancel"`` or ``"next_pool"``: what happens if the job has not started in time."""
     max_total_runtime: Annotated[
         "str | int",
-        _right(
+        _scheduling(
             "--max-total-runtime TIME",
             "longest runtime of all attempts together, such as 12h or 3d",
             read=seconds,
@@ -440,7 +444,7 @@ class JobKeywords(TypedDict, total=False):
     """Longest runtime of all attempts together, such as ``"12h"`` or ``"3d"``, or in seconds."""
     max_preemptions: Annotated[
         "int",
-        _right(
+        _scheduling(
             "--max-preemptions N",
             "how often the job may be stopped to make room; after that it uses only its project's quota, and is not "
             "stopped",
@@ -451,12 +455,12 @@ class JobKeywords(TypedDict, total=False):
     ]
     """How often the job may be stopped to make room. Then the job uses only its project's quota, and is not stopped."""
     role: Annotated[
-        "str", _right("--role ARN", "ARN of the job's execution role (default: the profile's)", field="RoleArn")
+        "str", _scheduling("--role ARN", "ARN of the job's execution role (default: the profile's)", field="RoleArn")
     ]
     """ARN of the job's execution role (default: the profile's)."""
     env: Annotated[
         "Mapping[str, str]",
-        _right(
+        _scheduling(
             "--env K=V",
             "an environment variable of the job; may be repeated",
             read=pair,
@@ -466,12 +470,12 @@ class JobKeywords(TypedDict, total=False):
     ]
     """Environment variables."""
     tag: Annotated[
-        "Mapping[str, str]", _right("--tag K=V", "a tag of the job; may be repeated", read=pair, collect=dict)
+        "Mapping[str, str]", _scheduling("--tag K=V", "a tag of the job; may be repeated", read=pair, collect=dict)
     ]
     """Tags."""
     more: Annotated[
         "Mapping[str, Any]",
-        _right(
+        _scheduling(
             "--request FILE",
             "further fields of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options override "
             "them",
@@ -506,5 +510,5 @@ def relative_times(options: Mapping[str, object]) -> tuple[str, ...]:
 
 def with_times_of(tags: Mapping[str, str], stored: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Return ``tags`` with the times of ``stored`` in the tags ``names``; an action after a time is not replaced."""
-    size = len(_later("1s"))
+    size = len(_time_tag("1s"))
     return {**tags, **{name: stored[name][:size] + tags[name][size:] for name in names if name in stored}}

@@ -29,7 +29,7 @@ class Archive:
     files: int
     size: int  # bytes of all files
     unzipped: int  # bytes of the unzipped archive
-    # each path in the archive, with a file's size in bytes; None: not a file
+    # each path in the archive, with the file's size in bytes (None for a folder or a link)
     names: tuple[tuple[str, int | None], ...] = ()
     kept_back: tuple[str, ...] = ()  # paths that are not packed, because they may contain secrets
     links: Mapping[str, str] = field(default_factory=dict)  # each link, and the path in the folder to which it leads
@@ -69,7 +69,7 @@ def pack(
 
     ``leave_out`` are paths in the folder that are not code, such as data links. ``include_secrets`` are patterns of
     files that are packed although they contain secrets. ``limit`` bounds the size of all files, in bytes.
-    Raises FolderError if the folder is too large, or if a link leads out of the folder.
+    Raises FolderError if the folder is missing, unreadable or too large, or if a link leads out of the folder.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder.")

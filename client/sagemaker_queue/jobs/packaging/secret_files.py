@@ -137,7 +137,7 @@ class SecretFiles:
 
 
 def _includes(pattern: str) -> bool:
-    """Return whether a pattern of .gitignore names files, and not exceptions from other patterns.
+    """Return whether a pattern in the syntax of .gitignore names files; False if it names exceptions (with !).
 
     Raises InvalidOption if the pattern is invalid, empty or a comment.
     """

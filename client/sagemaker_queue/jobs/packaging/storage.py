@@ -57,7 +57,7 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig | None) -> boto3.Session:
-    """Return the session of the AWS profile in ``config``; None: the credentials and the region that boto3 finds.
+    """Return the session of the AWS profile in ``config``; if ``config`` is None, one with boto3's defaults.
 
     Raises ConfigError if the AWS profile cannot be used.
     """
@@ -91,7 +91,7 @@ class S3Storage:
     def ensure_bucket(self, name: str) -> None:
         """Create the bucket if it is the default bucket and is missing.
 
-        Raises StorageError if another bucket is missing, or if the default bucket belongs to another account.
+        Raises StorageError if any other bucket is missing, or if the default bucket belongs to another account.
         """
         region = self._client.meta.region_name
         default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
@@ -224,13 +224,13 @@ class S3Storage:
         self,
         stored: Stored,
         address: S3Address,
-        parts: int | None = None,
+        part_bytes: int | None = None,
         *,
         source: S3Storage | None = None,
         target: S3Storage | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Copy an object inside S3 with these credentials. ``parts`` is the size of a part in bytes; None: one piece.
+        """Copy an object inside S3 with these credentials. ``part_bytes`` is the size of a part; None: one piece.
 
         The profiles of ``source`` and ``target`` (default: this profile) name the accounts that the buckets must belong
         to. Raises StorageRefused if the credentials lack a permission.
@@ -244,7 +244,7 @@ class S3Storage:
                 address.key,
                 Callback=progress,
                 SourceClient=source._client,
-                Config=_transfer(stored.size, parts),
+                Config=_transfer(stored.size, part_bytes),
             )
 
     def owner(self, bucket: str) -> str | None:
@@ -277,11 +277,11 @@ class S3Storage:
         self,
         content: ObjectReader,
         address: S3Address,
-        parts: int | None,
+        part_bytes: int | None,
         properties: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Upload the content of a reader to S3, in parts of ``parts`` bytes; None: in one piece."""
+        """Upload the content of a reader to S3, in parts of ``part_bytes`` bytes; None: in one piece."""
         with _storage_errors(f"{address} cannot be written"):
             self._client.upload_fileobj(
                 content,
@@ -289,7 +289,7 @@ class S3Storage:
                 address.key,
                 ExtraArgs=dict(properties),
                 Callback=progress,
-                Config=_transfer(content.size, parts),
+                Config=_transfer(content.size, part_bytes),
             )
 
     def remove(self, addresses: list[S3Address]) -> None:
@@ -340,11 +340,11 @@ def part_size(size: int) -> int:
     return part
 
 
-def _transfer(size: int, parts: int | None) -> TransferConfig:
-    if parts is None:
+def _transfer(size: int, part_bytes: int | None) -> TransferConfig:
+    if part_bytes is None:
         return TransferConfig(multipart_threshold=size + 1)
-    config = TransferConfig(multipart_threshold=1, multipart_chunksize=parts)
-    config.max_in_memory_upload_chunks = max(1, min(config.max_in_memory_upload_chunks, _IN_MEMORY // parts))
+    config = TransferConfig(multipart_threshold=1, multipart_chunksize=part_bytes)
+    config.max_in_memory_upload_chunks = max(1, min(config.max_in_memory_upload_chunks, _IN_MEMORY // part_bytes))
     return config
 
 

@@ -120,7 +120,7 @@ def _filled(text: str, values: Values) -> str:
 def _slug(group: str, values: Values) -> str:
     """Return the part of a job's name that contains the names and values, such as ``lr-0-1-layers-2``.
 
-    If there is only one grid and the group's name ends in its name, the part contains only the value.
+    If there is only one grid, and the group's name ends in the grid's name, the part contains only the value.
     """
     is_named = len(values) == 1 and group.rpartition("-")[2] in values
     parts = (value if is_named else f"{name}-{value}" for name, value in values.items())

@@ -105,6 +105,6 @@ def seconds(text: str) -> int:
 
 
 def time_text(time: int) -> str:
-    """Return seconds as text that ``seconds`` parses, in the largest unit that divides it, such as ``12h``."""
+    """Return seconds as text that ``seconds`` parses, in the largest unit that gives a whole number: ``12h``."""
     unit = next(unit for unit in reversed(_UNITS) if time % _UNITS[unit] == 0)
     return f"{time // _UNITS[unit]}{'' if unit == 's' else unit}"

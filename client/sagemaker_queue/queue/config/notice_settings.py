@@ -23,7 +23,7 @@ DEFAULT_AFTER = "10m"
 
 @dataclass(frozen=True)
 class NoticeFilter:
-    """The kinds of notices that a user wants, and the wait from which on a start is reported."""
+    """The kinds of notices that a user wants, and the shortest wait after which a start is reported."""
 
     kinds: frozenset[str] = frozenset(NOTICE_KINDS)
     waited: float = 0.0  # seconds; a start after a shorter wait gives no notice

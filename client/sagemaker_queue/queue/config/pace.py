@@ -55,8 +55,8 @@ class PollingPace:
     def observe(self, state: object, ask_again_after: float | None = None) -> None:
         """Return to short pauses if the state differs from the last state.
 
-        ``ask_again_after`` is the pause in seconds that the queue's answer suggests; pauses may grow up to this value.
-        None: no suggestion.
+        ``ask_again_after`` is the pause in seconds that the queue's answer suggests (None: no suggestion). A
+        suggestion over LONGEST_SECONDS becomes the longest pause.
         """
         self._hint = ask_again_after or 0.0
         if state != self._seen:

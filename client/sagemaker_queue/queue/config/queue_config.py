@@ -14,7 +14,7 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the file that 
     url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
     api_id = "a1b2c3d4e5"     # only with a VPC endpoint's address
     region = "us-east-1"      # optional
-    aws_profile = "research"  # optional: the AWS profile with the credentials that sign
+    aws_profile = "research"  # optional: the AWS profile with the credentials that sign requests
     account = "123456789012"  # optional: the account that owns the buckets, where STS is not reachable
     bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
     columns = "job,state,reason"  # optional: the columns of smq ls on a terminal
@@ -74,7 +74,7 @@ class QueueConfig:
     region: str | None = None
     """The region of the API. Default: the region in the address, else the region of the AWS session."""
     aws_profile: str | None = None
-    """A profile of `~/.aws/config`, whose credentials sign. Default: the credentials that boto3 finds."""
+    """A profile of `~/.aws/config`, whose credentials sign requests. Default: the credentials that boto3 finds."""
     account: str | None = None
     """The account that owns the buckets. Default: the account of the credentials, by STS."""
     bucket_owners: str | None = None

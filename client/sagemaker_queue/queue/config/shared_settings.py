@@ -140,7 +140,7 @@ def check_settings(settings: Mapping[str, Any], source: str) -> None:
 def setting_changes(profile: Mapping[str, Any], settings: Mapping[str, Any]) -> list[ProfileChange]:
     """Return the settings that a profile lacks, or has with another value. Each data link counts as one setting."""
     return [
-        ProfileChange(name, None if old is None else _shown(old), _shown(new))
+        ProfileChange(name, None if old is None else _as_text(old), _as_text(new))
         for name, old, new in ((name, _flat(profile).get(name), new) for name, new in _flat(settings).items())
         if old != new
     ]
@@ -151,7 +151,7 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, **{f"data.{path}": address for path, address in settings.get("data", {}).items()}}
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -67,11 +67,11 @@ def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None
         trust = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
     except (BotoCoreError, ClientError):
         return None
-    statements = list(_by_which_people_assume(trust)) if isinstance(trust, Mapping) else []
+    statements = list(_assume_role_statements(trust)) if isinstance(trust, Mapping) else []
     return bool(statements) and all(_conditions(statement) & _NAMING for statement in statements)
 
 
-def _by_which_people_assume(trust: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _assume_role_statements(trust: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for statement in _listed(trust.get("Statement", [])):
         actions = {str(action).lower() for action in _listed(statement.get("Action", []))}
         principal = statement.get("Principal")

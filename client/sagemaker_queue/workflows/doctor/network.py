@@ -96,8 +96,8 @@ def check_connection(address: Address) -> Finding:
         with socket.create_connection((address.host, address.port), SECONDS) as connection:
             if not address.tls:
                 return ok(CONNECTION, f"{where} answers.")
-            # This context has only the system's certificates. The library requests also reads REQUESTS_CA_BUNDLE
-            # (`check_clock`).
+            # This context has only the system's certificates. `check_clock` uses the library `requests`, which
+            # also reads REQUESTS_CA_BUNDLE.
             with ssl.create_default_context().wrap_socket(connection, server_hostname=address.host) as tls:
                 return ok(CONNECTION, f"{where} answers, by {tls.version()}.")
     except ssl.SSLCertVerificationError as error:

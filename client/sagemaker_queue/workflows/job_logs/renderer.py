@@ -36,8 +36,8 @@ class JobLogRenderer:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
-        self._status = ""  # the last state of the job that was shown
-        self._shown = False  # True while the status is on the terminal's last line
+        self._status = ""  # the state of the job that was shown last
+        self._is_drawn = False  # True while the status is on the terminal's last line
         self._name_instances = name_instances
         self._timestamps = timestamps
         self._prefix = prefix
@@ -86,21 +86,21 @@ class JobLogRenderer:
 
     def close(self) -> None:
         """Keep the last status on the terminal, and move the cursor to the next line."""
-        if self._shown:
+        if self._is_drawn:
             self._clear()
             _put(self._notes, f"{self._status}\n")
         self._status = ""
 
     def _draw(self) -> None:
         width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
-        shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
-        _put(self._notes, f"{_TO_LINE_START}{shown}")
-        self._shown = True
+        text = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
+        _put(self._notes, f"{_TO_LINE_START}{text}")
+        self._is_drawn = True
 
     def _clear(self) -> None:
-        if self._shown:
+        if self._is_drawn:
             _put(self._notes, _TO_LINE_START)
-            self._shown = False
+            self._is_drawn = False
 
 
 def _goes_on(job: JobDetail) -> str:

@@ -31,8 +31,8 @@ def shell() -> str:
 class MarkedCommand:
     """A command whose output is between two random marks.
 
-    Everything outside the marks is output of session-manager-plugin, the program of AWS that opens the connection. The
-    exit status follows the second mark.
+    The command's exit status follows the second mark. Everything else outside the marks is output of
+    session-manager-plugin, the program of AWS that opens the connection.
     """
 
     words: Sequence[str]

@@ -56,14 +56,15 @@ class JobSessions:
         self._instance = instance
         self._pace = PollingPace(POLL_SECONDS)
         self._target: SessionTarget | None = None
-        self._trains_since: float | None = None
+        self._waits_since: float | None = None
         self._enabled: str | None = None  # the training job in which the queue has enabled remote debugging
 
     def enter(self, purpose: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
-        Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
-        session can ever be opened in the job. Enables remote debugging in the attempt if the request did not.
+        Enables remote debugging in the attempt if the request did not. Raises NotFound and Forbidden. Raises Conflict
+        if the job has finished, or does not run and ``wait`` is False. Raises InvalidOption if no session can ever be
+        opened in the job, and QueueError if a training attempt cannot be entered within CONNECT_SECONDS.
         """
         while True:
             is_open = yield from self._poll(purpose, wait)
@@ -83,7 +84,7 @@ class JobSessions:
             return False
         target = SessionTarget(job.job, attempt, self._instance)
         if self._target is None or target.training_job != self._target.training_job:
-            self._trains_since = self.stop_cause = None
+            self._waits_since = self.stop_cause = None
         self._target = target
         described = self._described(target)
         stage = described.get("SecondaryStatus")
@@ -118,7 +119,7 @@ class JobSessions:
             self._check_patience(target, "SageMaker has not permitted to enable remote debugging in it.")
             yield f"{target.job} runs, and a shell cannot be enabled yet"
             return
-        self._enabled, self._trains_since = target.training_job, None
+        self._enabled, self._waits_since = target.training_job, None
         yield LastingNote(
             f"{target.job} was submitted without remote debugging, which is now enabled for its running attempt"
             f" {target.training_job}, until the attempt ends. Waiting for the SSM agent in the container to connect."
@@ -127,8 +128,8 @@ class JobSessions:
     def _check_patience(self, target: SessionTarget, problem: str) -> None:
         """Raise QueueError, with the usual causes, if the caller has waited over CONNECT_SECONDS for the attempt."""
         now = time.monotonic()
-        self._trains_since = now if self._trains_since is None else self._trains_since
-        if now - self._trains_since > CONNECT_SECONDS:
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        if now - self._waits_since > CONNECT_SECONDS:
             raise QueueError(
                 f"The container of {target.job} cannot be entered. {problem} {_WHY_NOT_CONNECTED}"
                 f" {target.training_job}/algo-{target.instance}-.../ssm in /aws/sagemaker/TrainingJobs."

@@ -27,9 +27,9 @@ class StatedBudget:
     """A budget of a project, or of each owner in the project."""
 
     project: str
-    hours: float
-    period: str
-    kind: str
+    hours: float  # instance-hours
+    period: str  # such as week, or 10 days
+    kind: str  # hard or soft
     begins: datetime
     ends: datetime
     each_owner: bool = False

@@ -83,7 +83,8 @@ class Usage:
     ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
     gpus: float = 0  # GPU-seconds in the same time
     unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of GPUs
-    measured_gpus: float = 0  # the part of `gpus` of attempts with a known utilization
+    # GPU-seconds of attempts with a known utilization; on a shared instance, of the carrier and not of its members
+    measured_gpus: float = 0
     used_gpus: float = 0  # the part of `measured_gpus` in which GPUs worked, by the mean utilization
     borrowed: float = 0  # the part of `ran` beyond the project's quota
     lost: float = 0  # the part of `ran` lost by preemptions, requeues and drains, as far as known (`Cause.PREEMPTION`)
