@@ -234,7 +234,9 @@ def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
     for time, change in changes:
         points += [(time, asked), (time, asked := asked + change)]
     most = max(level for _, level in points) or 1
-    line = " ".join(f"{(time - first) / span * width:.1f},{height - level / most * height:.1f}" for time, level in points)
+    line = " ".join(
+        f"{(time - first) / span * width:.1f},{height - level / most * height:.1f}" for time, level in points
+    )
     return (
         f'<svg width="{width}" height="{height + 20}"><polyline fill="none" stroke="#357" points="{line}"/>'
         f'<text x="0" y="{height + 15}">instances asked for, at most {most:,}, over {span / 86400:.1f} days</text>'

@@ -109,6 +109,7 @@ class _Stream:
         self._position = 0
         # bytes that the present headers may still have; None while content is read
         self._header_left: int | None = None
+        self._next_check = 0
 
     def __enter__(self) -> _Stream:
         return self
