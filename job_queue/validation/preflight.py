@@ -108,9 +108,9 @@ def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
 def _in_its_pools(
     request: TrainingRequest, job: Job, policy: Policy, known: Collection[str]
 ) -> Iterator[ValidationIssue]:
-    """Yield the issues of the request as launched in each pool that the job accepts, except for known messages.
+    """For each pool that the job accepts, yield the issues of the request that would be sent to SageMaker there.
 
-    A pool may be spot, have a training plan, or have another instance type than the request.
+    Issues whose messages are in `known` are left out. A pool may be spot, have a training plan, or have another instance type than the request.
     """
     pools = {pool.name for pool in policy.pools}
     for slots in alternatives(job, policy):

@@ -30,10 +30,11 @@ BUCKET = "sagemaker-queue-artifacts"
 WORK_BUCKET = "sagemaker-queue-work"
 ROLE = "sagemaker-training"
 FUNCTIONS = ("QueueFunction", "ReadFunction")
-# output with the name of a function -> parameter with the number of executions reserved for it
+# stack output that holds a function's name -> template parameter that holds the function's reserved concurrency
 CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadConcurrency"}
 CODE = ("api_contract", "job_queue")  # folders
-# Optional modules of boto3: loading them takes a third of a cold start, and the function in AWS does not have them.
+# Optional modules of boto3 that the function in AWS does not have. They are hidden here too, because loading them would
+# take a third of a cold start.
 ABSENT = ("awscrt", "OpenSSL")
 DEPLOYED_WITHIN = 300.0  # seconds; a deployment takes about one second
 

@@ -120,7 +120,10 @@ def heading_of(command: str) -> str:
 
 
 def _is_job_option(option: GroupedOption) -> bool:
-    """Return whether the option is made from a row of JOB_OPTIONS. Other options may have the name of a row."""
+    """Return whether the option is made from a row of JOB_OPTIONS.
+
+    The name alone proves nothing, because another option may have it. So the flags and the help are compared too.
+    """
     row = JOB_OPTIONS.get(option.name or "")
     return row is not None and (set(row.names), row.help) == (set(option.opts), option.help)
 

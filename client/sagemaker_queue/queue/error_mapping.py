@@ -40,7 +40,7 @@ def refusal(response: requests.Response) -> QueueError:
     kind = _KINDS.get(errors[0].code) or _kind(response.status_code)
     error = kind.of(errors)
     if kind is Unavailable:
-        error.args = (_not_answered(response, str(error), advises_retry=errors[0].remedy is None),)
+        error.args = (_answer_without_code(response, str(error), advises_retry=errors[0].remedy is None),)
     return error
 
 
@@ -54,9 +54,9 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
         return kind(_sentences(f"API Gateway refused the request: {text}", advice))
     kind = _kind(response.status_code)
     if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        return Unavailable(_sentences(_not_answered(response, text, advises_retry=False), _TOO_OFTEN))
+        return Unavailable(_sentences(_answer_without_code(response, text, advises_retry=False), _TOO_OFTEN))
     if kind is Unavailable:
-        return Unavailable(_not_answered(response, text, advises_retry=True))
+        return Unavailable(_answer_without_code(response, text, advises_retry=True))
     if kind in (NotFound, QueueError):
         return ConfigError(
             f"There is no queue at {response.url} ({response.status_code} {text}); is the address right?"
@@ -70,12 +70,12 @@ def _kind(status: int) -> type[QueueError]:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
-    # If several error codes have this status, use the class from which the classes of all these codes are derived.
+    # Several error codes may have this status: use the one of their classes that is a base of all the others, if any.
     found = [_KINDS[code.value] for code in ErrorCode if code.status == status]
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 
 
-def _not_answered(response: requests.Response, text: str, *, advises_retry: bool) -> str:
+def _answer_without_code(response: requests.Response, text: str, *, advises_retry: bool) -> str:
     request_id = response.headers.get("x-amzn-RequestId")
     trace = f", request id {request_id}" if request_id else ""
     message = f"The queue could not answer (status {response.status_code}{trace}): {text}"

@@ -27,7 +27,7 @@ FORMAT = 1  # format of the content; a row of another version of the queue may h
 class StoredPlan:
     """A plan in its stored form.
 
-    :param digest: equal for plans with the same content for readers.
+    :param digest: hash of the plan without its time: equal if readers would see the same plan.
     """
 
     at: int  # milliseconds since the epoch

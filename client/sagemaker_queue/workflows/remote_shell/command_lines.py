@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# On the local cloud, another folder may replace /opt/ml. SM_CHANNEL_CODE then names the folder of the code channel in
-# the other folder.
+# On the local cloud, another folder may replace /opt/ml. SM_CHANNEL_CODE is then FOLDER/input/data/code, so
+# the script takes the folder from it.
 _ENTER = (
     'm="${SM_CHANNEL_CODE:-/opt/ml/input/data/code}"; m="${m%/input/data/code}"; '
     '[ -r "$m/shell.env" ] && . "$m/shell.env"; cd "$m/work" 2>/dev/null || cd "$m/code" 2>/dev/null; '

@@ -49,7 +49,7 @@ def held_milliseconds(attempt: PastAttempt) -> int:
 
 
 def milliseconds_by_cause(attempt: PastAttempt) -> dict[Cause, int]:
-    """Return the milliseconds of each cause; unknown causes are left out.
+    """Return the milliseconds of each cause; HUNG and IDLE are left out if their time is unknown.
 
     The sum is ``held_milliseconds``. Time with two causes counts for the first of hung, lost and idle.
     """
@@ -67,7 +67,7 @@ def milliseconds_by_cause(attempt: PastAttempt) -> dict[Cause, int]:
         assign(Cause.HUNG, _milliseconds(attempt.hung_seconds))
         hung = parts[Cause.HUNG]
     lost = None if attempt.lost_seconds is None else _milliseconds(attempt.lost_seconds)
-    # The hang and the lost work are both at the end of the attempt, so the lost work contains the hang.
+    # No checkpoint is written during a hang, so the lost work includes the hang, which is already counted.
     assign(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in INTERRUPTED else 0)
     assign(Cause.FAILURE, (ran if lost is None else lost) - hung if attempt.outcome == "failed" else 0)
     if attempt.idle_seconds is not None:
