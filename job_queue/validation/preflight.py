@@ -110,7 +110,8 @@ def _in_its_pools(
 ) -> Iterator[ValidationIssue]:
     """For each pool that the job accepts, yield the issues of the request that would be sent to SageMaker there.
 
-    Issues whose messages are in `known` are left out. A pool may be spot, have a training plan, or have another instance type than the request.
+    Issues whose messages are in `known` are left out. A pool may be spot, have a training plan, or have another
+    instance type than the request.
     """
     pools = {pool.name for pool in policy.pools}
     for slots in alternatives(job, policy):
