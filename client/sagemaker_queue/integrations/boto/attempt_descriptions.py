@@ -25,14 +25,14 @@ _MOST_KEPT = 1000
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
     """Describe a job of the queue as SageMaker would describe a training job of that name."""
-    present = None
+    present: Answer | None = None
+    known: dict[int, Mapping[str, Any] | None] = {}
     if job_descriptions.is_described_by_its_attempt(job):
-        present = _present(call, job)
-    known = _earlier(jobs, call, job)
-    if job.attempt and present is not None:
-        known[job.attempt] = present
-    elif job_descriptions.is_described_by_its_attempt(job):
-        known[job.attempt] = None
+        try:
+            present = known[job.attempt] = _described(call.client_of(job, job.job), str(job.training_job_name))
+        except NoAccountProfile as error:  # the attempt is not read, so its times come from the queue's record
+            logger.warning("%s is described by the queue's record. %s", job.job, error)
+    known |= _earlier(jobs, call, job)
     if present is not None and job_descriptions.is_status_of_job(job, present["TrainingJobStatus"]):
         answer = job_descriptions.from_attempt(job, present, known)
         if is_elsewhere(job):  # the job's ARN stays the same, wherever its attempts run
@@ -43,19 +43,6 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
         model = outputs.in_buckets(answer["ModelArtifacts"]["S3ModelArtifacts"], jobs.buckets_of(job))
         answer["ModelArtifacts"] = {"S3ModelArtifacts": model}
     return answer
-
-
-def _present(call: Call, job: JobDetail) -> Answer | None:
-    """Return SageMaker's description of the job's present attempt; None if SageMaker does not know the attempt.
-
-    Return None also if the attempt is in an account without a profile. The queue's record then describes the job.
-    """
-    try:
-        client = call.client_of(job, job.job)
-    except NoAccountProfile as error:
-        logger.warning("%s is described by the queue's record. %s", job.job, error)
-        return None
-    return _described(client, str(job.training_job_name))
 
 
 def is_missing(error: ClientError) -> bool:
