@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from api_contract.history import PastAttempt
 from api_contract.models import Expectation, ExternalJob, JobSummary, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
+from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, adjacent_lanes, spans
 from sagemaker_queue.ui.loans import Loan, loans
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
@@ -116,8 +116,8 @@ def test_who_shares_an_instance_has_no_lane_and_is_named_on_it() -> None:
 
 
 def test_lanes_side_by_side_are_one_bar() -> None:
-    assert list(runs_of((0, 1, 3))) == [(0, 2), (3, 1)]
-    assert list(runs_of((5,))) == [(5, 1)]
+    assert list(adjacent_lanes((0, 1, 3))) == [(0, 2), (3, 1)]
+    assert list(adjacent_lanes((5,))) == [(5, 1)]
 
 
 def test_who_borrows_and_whose_it_may_be() -> None:

@@ -17,10 +17,10 @@ from sagemaker_queue.queue.attempt_clients import is_elsewhere
 
 logger = logging.getLogger(__name__)
 
-MOST_ASKED = 25
+_MOST_EARLIER = 25
 """Maximum number of earlier attempts of a job that are described from SageMaker: the first one and the latest ones.
 The queue's record describes the attempts in between."""
-_MOST_KEPT = 1000
+_MOST_CACHED = 1000
 
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
@@ -55,9 +55,9 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
 
     The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
     """
-    earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present(job, it)]
+    earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present_attempt(job, it)]
     known: dict[int, Mapping[str, Any] | None] = {}
-    for attempt in earlier if len(earlier) <= MOST_ASKED else [earlier[0], *earlier[1 - MOST_ASKED :]]:
+    for attempt in earlier if len(earlier) <= _MOST_EARLIER else [earlier[0], *earlier[1 - _MOST_EARLIER :]]:
         name = str(attempt.training_job_name)
         if name not in jobs.ended:
             try:
@@ -67,7 +67,7 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
                 continue
             if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):
                 continue  # SageMaker's description is out of date: the attempt has ended
-            if len(jobs.ended) >= _MOST_KEPT:
+            if len(jobs.ended) >= _MOST_CACHED:
                 jobs.ended = {}
             jobs.ended[name] = described and {
                 key: described[key] for key in combined_attempts.USED_MEMBERS if key in described
@@ -76,7 +76,7 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
     return known
 
 
-def _is_present(job: JobDetail, attempt: Attempt) -> bool:
+def _is_present_attempt(job: JobDetail, attempt: Attempt) -> bool:
     return job_descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
 
 

@@ -66,9 +66,9 @@ def boto_session(
     _check_queue(queue)
     session = session or _new_session()
     view = None if hooks is None else view_of(hooks)
-    of_session = hooks_of(session, queue)
-    of_session.preflight = preflight
-    of_session.view = view or of_session.view
+    session_hooks = hooks_of(session, queue)
+    session_hooks.preflight = preflight
+    session_hooks.view = view or session_hooks.view
     return session
 
 
@@ -182,11 +182,11 @@ def _hooks_on(session: object) -> Hooks | None:
     return found if isinstance(found, Hooks) else None
 
 
-def register(of_session: Hooks, events: Any) -> None:
+def register(session_hooks: Hooks, events: Any) -> None:
     """Let a session's hooks answer calls of the clients with these events. A second call changes nothing."""
 
     def answer(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], _: Any) -> Reply:
-        return of_session.answer(model, params, context)
+        return session_hooks.answer(model, params, context)
 
     startup.unregister(events, EVERYWHERE)  # otherwise the handler of all sessions would answer first
     startup.register(events, _SESSION, Responder(_following(answer)))

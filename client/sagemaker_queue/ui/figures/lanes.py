@@ -96,11 +96,11 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
     for job in status.active:
         start = job.started or job.state_since or now
         end = job.expected_end
-        there = None if job.carries is None else members.get(job.job, ())
+        names = None if job.carries is None else members.get(job.job, ())
         for pool, count in job.slots.items():
             ends, known = max(end, now) if end else now, end is not None
             yield Span(
-                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, members=there
+                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, members=names
             )
     for other in status.external:
         for pool, count in other.slots.items():
@@ -204,7 +204,7 @@ def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
     return instance_type is None or not job.instance_types or instance_type in job.instance_types
 
 
-def runs_of(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def adjacent_lanes(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield each group of adjacent lanes, as its first lane and number of lanes."""
     first = 0
     for index in range(1, len(lanes) + 1):
