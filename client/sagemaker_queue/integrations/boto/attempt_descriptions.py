@@ -18,9 +18,9 @@ from sagemaker_queue.queue.attempt_clients import is_elsewhere
 logger = logging.getLogger(__name__)
 
 _MOST_EARLIER = 25
-"""Maximum number of earlier attempts of a job that are described from SageMaker: the first one and the latest ones.
-The queue's record describes the attempts in between."""
-_MOST_CACHED = 1000
+"""Maximum number of a job's earlier attempts that SageMaker describes: the first attempt and the latest ones. The
+queue's record describes the attempts in between."""
+_MOST_CACHED = 1000  # maximum number of descriptions in the process's cache, for all jobs
 
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
@@ -77,10 +77,12 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
 
 
 def _is_present_attempt(job: JobDetail, attempt: Attempt) -> bool:
+    """Return whether the attempt describes the job, and so is not an earlier attempt."""
     return job_descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
 
 
 def _described(client: Any, name: str) -> Answer | None:
+    """Return SageMaker's description of an attempt; None if SageMaker does not know the attempt."""
     try:
         described: Answer = client.describe_training_job(TrainingJobName=name)
     except ClientError as error:

@@ -23,8 +23,8 @@ _POLICY_SECONDS = 60.0
 """Time for which the policy, and so the buckets in the policy, is reused."""
 MOST_LISTED = 10_000
 """Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
-_MOST_JOBS = 500
-_MOST_LISTS = 8
+_MOST_JOBS = 500  # maximum number of cached descriptions
+_MOST_LISTS = 8  # maximum number of cached lists
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 _ATTEMPT = re.compile(r"(?P<job>.*)-qstamp-\d+", re.ASCII)

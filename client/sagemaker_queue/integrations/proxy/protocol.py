@@ -20,7 +20,7 @@ _TARGET = re.compile(r"SageMaker\.(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _OPERATION_PATH = re.compile(r"/service/SageMaker/operation/(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _JSON_KIND = re.compile(r"application/x-amz-json-1\.[01](; ?charset=utf-8)?", re.IGNORECASE)
 _CBOR_KIND = re.compile("application/cbor")
-_METHOD_HEADERS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")
+_METHOD_HEADERS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")  # some servers follow these
 
 
 class NotInModel(Exception):

@@ -135,6 +135,7 @@ def _check_signed_headers(request: Request, signed: Sequence[str]) -> None:
 
 
 def _texts_match(one: str, other: str) -> bool:
+    """Compare two texts in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 

@@ -205,7 +205,7 @@ def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
 
 
 def adjacent_lanes(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield each group of adjacent lanes, as its first lane and number of lanes."""
+    """Yield the lowest lane and the number of lanes of each group of adjacent lanes."""
     first = 0
     for index in range(1, len(lanes) + 1):
         if index == len(lanes) or lanes[index] != lanes[index - 1] + 1:

@@ -53,7 +53,7 @@ _AHEAD = 10  # maximum number of jobs ahead, and of blockers, that are listed by
 
 
 async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
-    """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
+    """Add the elements of a job's page to a tab; the job is read again with every new view of the tab."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
