@@ -45,7 +45,7 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 """The calls that may concern a training job, by service, as botocore's events name them."""
 
 PARAMETERS = "sagemaker_queue.parameters"  # key in the context of a call: its parameters before serialization
-_ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our handlers already has the call
+_ASKED = "sagemaker_queue.asked"  # key in the context of a call: no further handler of the queue answers the call
 # The names of handlers: EVERYWHERE for handlers of every session, EVENTS for handlers of a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
 ANSWERS = "sagemaker_queue.integrations.boto.sessions"
@@ -69,7 +69,7 @@ class Responder:
         """Return the answer to the call, or None to let the call pass; for aiobotocore, an awaitable of the answer."""
         if PARAMETERS not in context or _ASKED in context or _is_unsigned(request_signer):
             return None
-        from inspect import iscoroutinefunction  # noqa: PLC0415  # a third of Python's start time
+        from inspect import iscoroutinefunction  # noqa: PLC0415  # takes a third of Python's start time
 
         context[_ASKED] = True
         credentials = getattr(request_signer, "_credentials", None)  # the client's, not the session's
@@ -161,7 +161,7 @@ def hook_session(session: Any) -> None:
 
 
 def begin() -> None:
-    """Add the hooks to every botocore session of this process if VARIABLE is set; called by the ``.pth`` file."""
+    """Add the hooks to every botocore session of this process if VARIABLE is on; called by the ``.pth`` file."""
     from os import environ  # noqa: PLC0415
 
     if environ.get(VARIABLE, "").strip().lower() in _OFF:

@@ -41,7 +41,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
 
     def download_data(self, path: str, bucket: str, key_prefix: str = "", extra_args: Any = None) -> list[str]:
-        """Download a file or folder of S3. A job's name in the path is resolved to the job's last attempt."""
+        """Download a file or folder of S3. A job's name in ``key_prefix`` is resolved to the job's last attempt."""
         found: list[str] = super().download_data(path, *self._true_place(bucket, key_prefix), extra_args)
         return found
 

@@ -107,8 +107,8 @@ def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
     """Return a column of times, given in seconds since the epoch; shown relative to now, or in UTC for ``at``.
 
-    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. A text with a digit is shown in place of the
-    time. Without ``how``, the cell ``<field>How`` of each row has the form.
+    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. A form with a digit is shown in place of the
+    time, and so is the form of a missing time. Without ``how``, the cell ``<field>How`` of each row has the form.
     """
     form = f"'{how}'" if how else f"params.data.{field}How"
     format = {":valueFormatter": f"params => smqWhen(params.value, {form})"}
@@ -121,7 +121,7 @@ def seconds(time: datetime | None) -> float | None:
 
 
 def state_text(job: JobSummary) -> str:
-    """Return a job's state, with a remark if the job hangs, is idle or is on hold."""
+    """Return a job's state, with a remark if the job hangs, is idle or is on hold; else the stage, or the state."""
     if job.hung_since:
         return f"{job.state}, hangs for {age(job.hung_since)}"
     if job.idle_since:

@@ -55,16 +55,16 @@ class Tab:
             nonlocal shown
             if shown is None or shown[0] is not self.view or shown[1] != self.dark:
                 shown = (self.view, self.dark)
-                waits = show(shown[0])
-                if waits is not None:
-                    await waits
+                awaitable = show(shown[0])
+                if awaitable is not None:
+                    await awaitable
 
         ui.timer(LOOK_SECONDS, look)
 
-    async def ask(self, question: Callable[..., T], *words: Any, **named: Any) -> T | None:
+    async def ask(self, question: Callable[..., T], *arguments: Any, **options: Any) -> T | None:
         """Call ``question`` in a thread, and return the result; after a QueueError, show a message and return None."""
         try:
-            return await run.io_bound(question, *words, **named)
+            return await run.io_bound(question, *arguments, **options)
         except QueueError as error:
             show_message(str(error), is_error=True)
             return None

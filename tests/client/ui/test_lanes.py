@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from api_contract.history import PastAttempt
-from api_contract.models import Expectation, JobSummary, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
+from api_contract.models import Expectation, ExternalJob, JobSummary, PoolStatus, ProjectStatus, QueueStatus
+from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, adjacent_lanes, spans
 from sagemaker_queue.ui.loans import Loan, loans
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
@@ -54,6 +54,32 @@ def test_more_than_the_pool_has_gets_lanes_of_its_own() -> None:
     assert {lane for span in found for lane in span.lanes} == {0, 1, 2, 3}
 
 
+def test_an_expected_job_takes_an_idle_lane_before_a_lane_without_a_known_end() -> None:
+    endless, waiting = runs("endless", ends=None), waits("next", NOW + HOUR)
+    found = drawn(QueueStatus(pools=(P5,), active=(endless, runs("long", ends=NOW + 5 * HOUR)), waiting=(waiting,)))
+    assert {span.job: span.lanes for span in found} == {"endless": (0,), "long": (1,), "next": (2,)}
+    both = waits("next", NOW + HOUR, instances=2)
+    found = drawn(QueueStatus(pools=(P5,), active=(endless, runs("long", ends=NOW + 5 * HOUR)), waiting=(both,)))
+    assert {span.job: span.lanes for span in found} == {"endless": (0,), "long": (1,), "next": (0, 2)}
+
+
+def test_an_expected_job_takes_an_idle_pool_before_a_pool_without_known_ends() -> None:
+    either = waits("either", NOW + HOUR, instance_types=())
+    found = drawn(QueueStatus(pools=(P5, C6), active=(runs("endless", 3, ends=None),), waiting=(either,)))
+    assert {span.job: span.pool for span in found} == {"endless": "p5", "either": "c6"}
+
+
+def test_external_jobs_without_a_known_start_share_no_lane() -> None:
+    external = tuple(ExternalJob(name, {"p5": 1}) for name in ("one", "two"))
+    found = drawn(QueueStatus(pools=(P5,), external=external))
+    assert {span.job: span.lanes for span in found} == {"one": (0,), "two": (1,)}
+
+
+def test_an_expected_end_before_the_expected_start_is_not_known() -> None:
+    (only,) = drawn(QueueStatus(pools=(P5,), waiting=(waits("next", NOW + HOUR, expected_end=NOW),)))
+    assert (only.start, only.end, only.end_is_known) == (NOW + HOUR, NOW + 2 * HOUR, False)
+
+
 def test_who_waits_is_expected_where_it_may_run_and_soonest() -> None:
     busy = runs("a", 3, NOW + 2 * HOUR)
     either = waits("either", NOW, instance_types=())
@@ -65,8 +91,6 @@ def test_who_waits_is_expected_where_it_may_run_and_soonest() -> None:
 
 
 def test_what_is_not_the_queues_is_there_too_and_the_past_is_cut() -> None:
-    from api_contract.models import ExternalJob
-
     status = QueueStatus(pools=(P5,), external=(ExternalJob("by-hand", {"p5": 1}, since=NOW - 9 * HOUR),))
     gone = PastAttempt("gone", 1, slots={"p5": 1}, launched=NOW - 9 * HOUR, ended=NOW - 8 * HOUR)
     (only,) = drawn(status, gone)
@@ -92,8 +116,8 @@ def test_who_shares_an_instance_has_no_lane_and_is_named_on_it() -> None:
 
 
 def test_lanes_side_by_side_are_one_bar() -> None:
-    assert list(runs_of((0, 1, 3))) == [(0, 2), (3, 1)]
-    assert list(runs_of((5,))) == [(5, 1)]
+    assert list(adjacent_lanes((0, 1, 3))) == [(0, 2), (3, 1)]
+    assert list(adjacent_lanes((5,))) == [(5, 1)]
 
 
 def test_who_borrows_and_whose_it_may_be() -> None:

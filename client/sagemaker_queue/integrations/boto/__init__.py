@@ -1,1 +1,1 @@
-"""The handlers that a botocore client calls before it sends a request, with a module or folder for each AWS service."""
+"""The handlers that a botocore client calls before it sends a request, and the functions that answer the calls."""

@@ -17,22 +17,22 @@ from sagemaker_queue.queue.attempt_clients import is_elsewhere
 
 logger = logging.getLogger(__name__)
 
-MOST_ASKED = 25
-"""Maximum number of earlier attempts of a job that are described from SageMaker: the first one and the latest ones.
-The queue's record describes the attempts in between."""
-_MOST_KEPT = 1000
+_MOST_EARLIER = 25
+"""Maximum number of a job's earlier attempts that SageMaker describes: the first attempt and the latest ones. The
+queue's record describes the attempts in between."""
+_MOST_CACHED = 1000  # maximum number of descriptions in the process's cache, for all jobs
 
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
     """Describe a job of the queue as SageMaker would describe a training job of that name."""
-    present = None
+    present: Answer | None = None
+    known: dict[int, Mapping[str, Any] | None] = {}
     if job_descriptions.is_described_by_its_attempt(job):
-        present = _present(call, job)
-    known = _earlier(jobs, call, job)
-    if job.attempt and present is not None:
-        known[job.attempt] = present
-    elif job_descriptions.is_described_by_its_attempt(job):
-        known[job.attempt] = None
+        try:
+            present = known[job.attempt] = _described(call.client_of(job, job.job), str(job.training_job_name))
+        except NoAccountProfile as error:  # the attempt is not read, so its times come from the queue's record
+            logger.warning("%s is described by the queue's record. %s", job.job, error)
+    known |= _earlier(jobs, call, job)
     if present is not None and job_descriptions.is_status_of_job(job, present["TrainingJobStatus"]):
         answer = job_descriptions.from_attempt(job, present, known)
         if is_elsewhere(job):  # the job's ARN stays the same, wherever its attempts run
@@ -45,19 +45,6 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
     return answer
 
 
-def _present(call: Call, job: JobDetail) -> Answer | None:
-    """Return SageMaker's description of the job's present attempt; None if SageMaker does not know the attempt.
-
-    Return None also if the attempt is in an account without a profile. The queue's record then describes the job.
-    """
-    try:
-        client = call.client_of(job, job.job)
-    except NoAccountProfile as error:
-        logger.warning("%s is described by the queue's record. %s", job.job, error)
-        return None
-    return _described(client, str(job.training_job_name))
-
-
 def is_missing(error: ClientError) -> bool:
     """Return whether an error says that SageMaker does not know the resource."""
     return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
@@ -68,9 +55,9 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
 
     The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
     """
-    earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present(job, it)]
+    earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present_attempt(job, it)]
     known: dict[int, Mapping[str, Any] | None] = {}
-    for attempt in earlier if len(earlier) <= MOST_ASKED else [earlier[0], *earlier[1 - MOST_ASKED :]]:
+    for attempt in earlier if len(earlier) <= _MOST_EARLIER else [earlier[0], *earlier[1 - _MOST_EARLIER :]]:
         name = str(attempt.training_job_name)
         if name not in jobs.ended:
             try:
@@ -80,7 +67,7 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
                 continue
             if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):
                 continue  # SageMaker's description is out of date: the attempt has ended
-            if len(jobs.ended) >= _MOST_KEPT:
+            if len(jobs.ended) >= _MOST_CACHED:
                 jobs.ended = {}
             jobs.ended[name] = described and {
                 key: described[key] for key in combined_attempts.USED_MEMBERS if key in described
@@ -89,11 +76,13 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
     return known
 
 
-def _is_present(job: JobDetail, attempt: Attempt) -> bool:
+def _is_present_attempt(job: JobDetail, attempt: Attempt) -> bool:
+    """Return whether the attempt describes the job, and so is not an earlier attempt."""
     return job_descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
 
 
 def _described(client: Any, name: str) -> Answer | None:
+    """Return SageMaker's description of an attempt; None if SageMaker does not know the attempt."""
     try:
         described: Answer = client.describe_training_job(TrainingJobName=name)
     except ClientError as error:

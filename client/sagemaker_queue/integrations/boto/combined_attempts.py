@@ -1,6 +1,7 @@
 """Combine the attempts of a job into the times and secondary statuses of a single training job.
 
-For an attempt that SageMaker knows, SageMaker's description is used. For other attempts, the queue's record is used.
+For an attempt that SageMaker knows, SageMaker's description is used. For other attempts, the queue's record is used,
+except that an attempt whose training job was deleted counts 0 seconds.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def transitions_of_attempts(
 
 
 def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[Description]:
-    """Return the secondary statuses of a job from the queue's record. The last status is the job's present state."""
+    """Return the secondary statuses of a job. The last one is the job's present state, from the queue's record."""
     past = list(job.history)
     message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":

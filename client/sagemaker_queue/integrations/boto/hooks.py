@@ -1,4 +1,4 @@
-"""The hooks by which the queue answers calls of SageMaker's API about training jobs.
+"""The hooks by which the queue answers calls of AWS's APIs about training jobs.
 
 Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before sending a
 request. The handlers here answer calls about jobs of the queue, under the jobs' own names. All other calls pass to AWS,

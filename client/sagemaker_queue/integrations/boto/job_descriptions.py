@@ -76,7 +76,7 @@ def from_attempt(job: JobDetail, described: Description, known: AttemptDescripti
 
 
 def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
-    """Describe the job from the queue's record, if SageMaker has no usable description of an attempt."""
+    """Describe the job from the queue's record, for a job whose present attempt has no usable description."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None

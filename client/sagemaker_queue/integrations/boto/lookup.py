@@ -23,8 +23,8 @@ _POLICY_SECONDS = 60.0
 """Time for which the policy, and so the buckets in the policy, is reused."""
 MOST_LISTED = 10_000
 """Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
-_MANY = 500
-_MANY_LISTS = 8
+_MOST_JOBS = 500  # maximum number of cached descriptions
+_MOST_LISTS = 8  # maximum number of cached lists
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 _ATTEMPT = re.compile(r"(?P<job>.*)-qstamp-\d+", re.ASCII)
@@ -97,7 +97,7 @@ class JobLookup:
             jobs.append(job)
         listing = JobListing(now, tuple(jobs))
         with self._lock:
-            if len(self._listed) >= _MANY_LISTS:
+            if len(self._listed) >= _MOST_LISTS:
                 self._listed.clear()
             self._listed[states, since] = listing
             for job in jobs:
@@ -113,7 +113,7 @@ class JobLookup:
         except NotFound:
             job = None
         with self._lock:
-            if len(self._known) >= _MANY:
+            if len(self._known) >= _MOST_JOBS:
                 self._known.clear()
             self._known[name] = (time.monotonic(), job)
         return job

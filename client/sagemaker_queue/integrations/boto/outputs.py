@@ -18,7 +18,7 @@ Find = Callable[[str], Optional[JobDetail]]
 BucketsOf = Callable[[JobDetail], Mapping[str, str]]
 """Returns the replacement of each bucket of the project if the job's last attempt is in another region; else {}."""
 
-# The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
+# The folders that SageMaker creates in a training job's folder: for model and output, and for the output of its tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")
 _FOLDERS = ("OutputDataConfig", "DebugHookConfig", "ProfilerConfig", "TensorBoardOutputConfig")
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)

@@ -35,10 +35,7 @@ _SESSION = "session"  # the name of the handlers of one session
 
 
 class _Everywhere:
-    """The state of the hooks on the whole process, from ``install(everywhere=True)`` or SAGEMAKER_QUEUE_INSTALL.
-
-    ``uninstall`` resets this state.
-    """
+    """The state of ``install`` and of SAGEMAKER_QUEUE_INSTALL in this process. ``uninstall`` resets this state."""
 
     callers = Callers()
     default: boto3.Session | None = None  # the session that install() hooked
@@ -60,15 +57,15 @@ def boto_session(
 
     ``hooks`` selects the view of the calls that describe or list training jobs. The view ``"jobs"`` shows the queue's
     jobs under their own names. The view ``"attempts"`` shows SageMaker's training jobs; calls that create or stop a job
-    still go to the queue. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else
-    ``"jobs"``. Raises ConfigError if no queue is configured.
+    still go to the queue. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else ``"jobs"``.
+    Raises ConfigError if no queue is configured.
     """
     _check_queue(queue)
     session = session or _new_session()
     view = None if hooks is None else view_of(hooks)
-    of_session = hooks_of(session, queue)
-    of_session.preflight = preflight
-    of_session.view = view or of_session.view
+    session_hooks = hooks_of(session, queue)
+    session_hooks.preflight = preflight
+    session_hooks.view = view or session_hooks.view
     return session
 
 
@@ -78,7 +75,8 @@ def install(
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
     ``boto3.client`` uses the default session. The SageMaker SDKs use the default session unless the program passes
-    another session. Call this function before any client is created. The other arguments are as for ``boto_session``.
+    another session. Without ``everywhere``, call this function before any client is created. ``queue``, ``preflight``
+    and ``hooks`` are as for ``boto_session``.
 
     With ``everywhere``, the training jobs of every session of this process go through the queue. This includes present
     and future sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called
@@ -182,11 +180,11 @@ def _hooks_on(session: object) -> Hooks | None:
     return found if isinstance(found, Hooks) else None
 
 
-def register(of_session: Hooks, events: Any) -> None:
+def register(session_hooks: Hooks, events: Any) -> None:
     """Let a session's hooks answer calls of the clients with these events. A second call changes nothing."""
 
     def answer(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], _: Any) -> Reply:
-        return of_session.answer(model, params, context)
+        return session_hooks.answer(model, params, context)
 
     startup.unregister(events, EVERYWHERE)  # otherwise the handler of all sessions would answer first
     startup.register(events, _SESSION, Responder(_following(answer)))

@@ -84,7 +84,7 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later.
 
-    An attempt of a live job is never deleted, not even by its own name. Deletion makes the name free. If the
+    An attempt of a live job is never deleted, not even by the attempt's own name. Deletion makes that name free. If the
     queue has not recorded the attempt's end yet, a late CreateTrainingJob call could then launch the attempt again.
     """
     name = call.parameters.get("TrainingJobName")

@@ -147,7 +147,10 @@ def _in_protocol(reply: tuple[Any, Any], model: Any) -> Response:
 
 
 def _forward(request: Request, caller: Caller, client: Any) -> Response:
-    """Return SageMaker's answer to the same request, byte for byte. Retries are left to the caller."""
+    """Send the request to SageMaker under a new signature, and return the answer. Bodies pass unchanged.
+
+    Retries are left to the caller.
+    """
     url = client.meta.endpoint_url.rstrip("/") + request.path
     outgoing: Any = AWSRequest(request.method, url, data=request.body)
     for name, value in request.headers.items():

@@ -20,7 +20,7 @@ _TARGET = re.compile(r"SageMaker\.(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _OPERATION_PATH = re.compile(r"/service/SageMaker/operation/(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _JSON_KIND = re.compile(r"application/x-amz-json-1\.[01](; ?charset=utf-8)?", re.IGNORECASE)
 _CBOR_KIND = re.compile("application/cbor")
-_OTHER_WORDS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")
+_METHOD_HEADERS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")  # some servers follow these
 
 
 class NotInModel(Exception):
@@ -34,7 +34,7 @@ def operation_of(request: Request, queue_operations: Collection[str]) -> str:
     proxy could read different operations from one request. A name that differs from one of ``queue_operations``
     only in capital letters is refused.
     """
-    if any(request.headers.get_all(name) for name in _OTHER_WORDS):
+    if any(request.headers.get_all(name) for name in _METHOD_HEADERS):
         raise _unknown("a header names another method")
     targets, protocols = (request.headers.get_all(name) or [] for name in ("X-Amz-Target", _NEWER))
     if request.method != "POST" or len(targets) + len(protocols) != 1:

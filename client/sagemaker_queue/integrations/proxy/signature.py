@@ -45,7 +45,7 @@ def verified(
     if scope["service"] != SERVICE:
         raise _invalid(f"Credential should be scoped to correct service: '{SERVICE}'.")
     credentials = find(scope["key"])
-    if credentials is None or not _digests_match(credentials.token or "", request.header("X-Amz-Security-Token")):
+    if credentials is None or not _texts_match(credentials.token or "", request.header("X-Amz-Security-Token")):
         raise ProxyRefusal(
             400,
             "UnrecognizedClientException",
@@ -55,9 +55,9 @@ def verified(
             'eval "$(aws configure export-credentials --format env)"',
         )
     own_hash = hashlib.sha256(request.body).hexdigest()
-    if not _digests_match(request.header("X-Amz-Content-SHA256") or own_hash, own_hash):
+    if not _texts_match(request.header("X-Amz-Content-SHA256") or own_hash, own_hash):
         raise _invalid("The body of the request is not the one that was signed: X-Amz-Content-SHA256 has another hash.")
-    if not _digests_match(_Verifier(credentials, scope["region"], signed).signature_of(request, sent_at), signature):
+    if not _texts_match(_Verifier(credentials, scope["region"], signed).signature_of(request, sent_at), signature):
         raise _invalid(
             "The request signature we calculated does not match the signature you provided. Check your AWS Secret "
             "Access Key and signing method. Consult the service documentation for details."
@@ -134,7 +134,8 @@ def _check_signed_headers(request: Request, signed: Sequence[str]) -> None:
         raise _invalid(f"The header {absent[0]} is signed, and is not there.")
 
 
-def _digests_match(one: str, other: str) -> bool:
+def _texts_match(one: str, other: str) -> bool:
+    """Compare two texts in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from api_contract.history import PastAttempt
 from api_contract.models import PoolStatus, QueueStatus
 from sagemaker_queue.jobs.formatting import age, instances, moment, short_owner
-from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
+from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, adjacent_lanes, spans
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
@@ -50,7 +50,7 @@ def fleet_figure(
     groups = _span_groups(found, [project.name for project in status.projects])
     for (name, paint, kind), group in groups.items():
         made.add_trace(
-            _bars(name, paint, kind, group, rows, theme, shows_name, in_legend=_first_of(name, kind, groups))
+            _bars(name, paint, kind, group, rows, theme, shows_name, in_legend=_is_first_kind(name, kind, groups))
         )
     for outcome, (symbol, title) in _MARKS.items():
         ended = [span for span in found if span.outcome == outcome and begin < span.end < until]
@@ -122,7 +122,7 @@ def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool
     return named
 
 
-def _first_of(name: str, kind: str, groups: Mapping[tuple[str, Paint, str], object]) -> bool:
+def _is_first_kind(name: str, kind: str, groups: Mapping[tuple[str, Paint, str], object]) -> bool:
     return kind == next(each for other, _, each in groups if other == name)
 
 
@@ -137,7 +137,7 @@ def _bars(
     *,
     in_legend: bool,
 ) -> go.Bar:
-    bars = [(span, first, count) for span in group for first, count in runs_of(span.lanes)]
+    bars = [(span, first, count) for span in group for first, count in adjacent_lanes(span.lanes)]
     expected = kind in (GOES_ON, EXPECTED)
     return go.Bar(
         orientation="h",

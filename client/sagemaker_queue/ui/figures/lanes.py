@@ -96,11 +96,11 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
     for job in status.active:
         start = job.started or job.state_since or now
         end = job.expected_end
-        there = None if job.carries is None else members.get(job.job, ())
+        names = None if job.carries is None else members.get(job.job, ())
         for pool, count in job.slots.items():
             ends, known = max(end, now) if end else now, end is not None
             yield Span(
-                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, members=there
+                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, members=names
             )
     for other in status.external:
         for pool, count in other.slots.items():
@@ -133,46 +133,69 @@ def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSumm
 
 
 def _future(job: JobSummary, start: datetime, pool: str) -> Span:
-    end = job.expected_end
-    ends = end if end and end > start else start + UNKNOWN_LENGTH
+    end = job.expected_end if job.expected_end and job.expected_end > start else None
+    ends = end or start + UNKNOWN_LENGTH
     return Span(
         pool, job.instances, start, ends, EXPECTED, job.job, job.project, job.owner, end_is_known=end is not None
     )
 
 
+@dataclass(frozen=True)
+class _Lane:
+    """A lane, with the end of its last span."""
+
+    end: datetime | None = None  # None: the lane has no span yet
+    end_is_known: bool = True
+
+    def delay(self, start: datetime) -> tuple[timedelta, bool]:
+        """Return the time from ``start`` until the lane is free, and whether that time is only a guess."""
+        delay = self.end - start if self.end else timedelta()
+        return (delay if delay > _MARGIN else timedelta()), not self.end_is_known
+
+
+_AT_ONCE = (timedelta(), False)  # the delay of a lane that is free
+
+
 class _Lanes:
-    """The time from which each lane of each pool is free."""
+    """The lanes of each pool."""
 
     def __init__(self, capacity: Mapping[str, int]) -> None:
-        self._free: dict[str, list[datetime | None]] = {pool: [None] * count for pool, count in capacity.items()}
+        self._lanes: dict[str, list[_Lane]] = {pool: [_Lane()] * count for pool, count in capacity.items()}
 
     def place(self, span: Span) -> Span:
-        """Return the span with the first free lanes.
+        """Return the span on the free lanes with the lowest numbers, which are then occupied until the span's end.
 
-        If too few lanes are free, an expected span gets the lanes that become free first, because its start is only a
-        guess. If there are still too few, lanes are added to the pool.
+        A lane whose last span has no known end does not count as free. If too few lanes are free, an expected span
+        gets the lanes that probably become free soonest, because its start is only a guess. If the pool has too few
+        lanes, lanes are added.
         """
-        free = self._free.setdefault(span.pool, [])
-        chosen = [lane for lane, since in enumerate(free) if since is None or since <= span.start + _MARGIN]
+        lanes = self._lanes.setdefault(span.pool, [])
+        numbers = range(len(lanes))
+        chosen = [number for number in numbers if lanes[number].delay(span.start) == _AT_ONCE]
         if len(chosen) < span.count and span.kind == EXPECTED:
-            chosen = sorted(range(len(free)), key=lambda lane: (free[lane] is not None, free[lane] or span.start, lane))
+            chosen = sorted(numbers, key=lambda number: (lanes[number].delay(span.start), number))
         chosen = sorted(chosen[: span.count])
         while len(chosen) < span.count:
-            chosen.append(len(free))
-            free.append(None)
-        for lane in chosen:
-            free[lane] = max(free[lane] or span.end, span.end)
+            chosen.append(len(lanes))
+            lanes.append(_Lane())
+        for number in chosen:
+            previous = lanes[number]
+            if previous.end is None or previous.end <= span.end:
+                lanes[number] = _Lane(span.end, span.end_is_known)
         return replace(span, lanes=tuple(chosen))
 
     def pool_for(self, job: JobSummary, start: datetime, status: QueueStatus) -> str:
         """Return the accepted pool in which a waiting job can start soonest; empty if no pool is accepted."""
         fits = [pool.name for pool in status.pools if _accepts(job, pool.name, pool.instance_type)]
-        return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
+        return min(fits or [""], key=lambda pool: self._delay(pool, job.instances, start))
 
-    def _late(self, pool: str, count: int, start: datetime) -> timedelta:
-        """Return the time from ``start`` until ``count`` lanes are free; timedelta.max if the pool is too small."""
-        free = sorted(since if since is not None else start for since in self._free.get(pool, []))
-        return max(timedelta(), free[count - 1] - start) if len(free) >= count else timedelta.max
+    def _delay(self, pool: str, count: int, start: datetime) -> tuple[timedelta, bool]:
+        """Return the time from ``start`` until ``count`` lanes are free, and whether that time is only a guess.
+
+        The time is timedelta.max if the pool is too small.
+        """
+        delays = sorted(lane.delay(start) for lane in self._lanes.get(pool, []))
+        return delays[count - 1] if len(delays) >= count else (timedelta.max, True)
 
 
 def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
@@ -181,8 +204,8 @@ def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
     return instance_type is None or not job.instance_types or instance_type in job.instance_types
 
 
-def runs_of(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield each group of adjacent lanes, as its first lane and number of lanes."""
+def adjacent_lanes(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the lowest lane and the number of lanes of each group of adjacent lanes."""
     first = 0
     for index in range(1, len(lanes) + 1):
         if index == len(lanes) or lanes[index] != lanes[index - 1] + 1:

@@ -63,7 +63,7 @@ _CAUSES: Mapping[Cause, tuple[str, dict[str, object]]] = {
 
 
 def causes_figure(projects: Mapping[str, Mapping[Cause, float]], theme: Theme) -> go.Figure:
-    """Return a figure of each project's instance hours by cause, the largest project first."""
+    """Return a figure of each project's instance hours by cause. The projects are in descending order of their sum."""
     shown = dict(list(projects.items())[:_MOST])
     placeholder = "" if shown else NOTHING
     made = figure(theme, height=len(shown) * _ROW + 120, placeholder=placeholder, barmode="stack")

@@ -123,7 +123,7 @@ def _backoff_reason(pause: Pause) -> str:
     return (pause.quota_lag or "SageMaker had no instances").rstrip(".")
 
 
-def _held(job: JobSummary) -> str:
+def _held_instances(job: JobSummary) -> str:
     if job.gpus is not None:
         return f"{gpus(job.gpus)} of a shared instance"
     slots = ", ".join(f"{count} {pool}" for pool, count in job.slots.items())
@@ -133,7 +133,7 @@ def _held(job: JobSummary) -> str:
 def _row(job: JobSummary) -> dict[str, object]:
     return {
         **job_cells(job),
-        "holds": _held(job),
+        "holds": _held_instances(job),
         "since": seconds(job.started or job.state_since),
         "ends": seconds(job.expected_end),
         "endsHow": "in" if job.expected_end else "within a minute" if is_not_estimated_yet(job) else "unknown",

@@ -53,7 +53,7 @@ _AHEAD = 10  # maximum number of jobs ahead, and of blockers, that are listed by
 
 
 async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
-    """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
+    """Add the elements of a job's page to a tab; the job is read again with every new view of the tab."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
@@ -190,8 +190,8 @@ def _failure(job: JobDetail) -> None:
 def _headline(job: JobDetail) -> str:
     since = age(job.state_since)
     if job.waits:
-        place = f", {ordinal(job.position)} in the queue" if job.position else ""
-        return f"Waiting{place}, for {since}"
+        position = f", {ordinal(job.position)} in the queue" if job.position else ""
+        return f"Waiting{position}, for {since}"
     if job.finished:
         return f"{job.state.capitalize()} {since} ago"
     stopping = " (cancelled, being stopped)" if job.cancel_requested else ""
@@ -230,9 +230,9 @@ def _history(job: JobDetail) -> None:
 
 def _results(tab: Tab, job: JobDetail) -> None:
     get = f"smq get {job.job}"
-    _place(tab, job, "Results", _found(results_of, job), get, "Results are available after its end.")
+    _files_section(tab, job, "Results", _found(results_of, job), get, "Results are available after its end.")
     saved = _found(checkpoints_of, job)
-    _place(tab, job, "Checkpoints", saved, f"{get} --checkpoints", "The job saves no checkpoints.")
+    _files_section(tab, job, "Checkpoints", saved, f"{get} --checkpoints", "The job saves no checkpoints.")
     if saved is not None:
         checkpoints_button(tab, job.job)
 
@@ -244,7 +244,7 @@ def _found(where: Callable[[JobDetail], S3Address], job: JobDetail) -> S3Address
         return None
 
 
-def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, command: str, nothing: str) -> None:
+def _files_section(tab: Tab, job: JobDetail, title: str, address: S3Address | None, command: str, nothing: str) -> None:
     heading(title, 2)
     if address is None:
         ui.label(nothing).classes("smq-faint")
@@ -253,12 +253,12 @@ def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, comm
     with ui.row().classes("items-center"):
         ui.label("Download:")
         ui.code(command, language="bash")
-    place = ui.column().classes("gap-0")
+    listing = ui.column().classes("gap-0")
 
     async def list_files() -> None:
         found = await tab.ask(_files, tab, job, address)
-        place.clear()
-        with place:
+        listing.clear()
+        with listing:
             for stored in found or []:
                 key = one_line(stored.address.key)  # chosen by the job's program
                 ui.label(f"{key}  {file_size(stored.size)}").classes("font-mono text-sm")
@@ -269,6 +269,6 @@ def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, comm
 
 
 def _files(tab: Tab, job: JobDetail, address: S3Address) -> list[Stored]:
-    place = last_launched(job)
-    there = address_there(tab.queue, job, place, address)
-    return list(islice(storage_there(tab.queue, job, place, there).objects(there), _FILES))
+    attempt = last_launched(job)
+    attempt_address = address_there(tab.queue, job, attempt, address)
+    return list(islice(storage_there(tab.queue, job, attempt, attempt_address).objects(attempt_address), _FILES))

@@ -136,7 +136,7 @@ def _when(job: JobSummary) -> dict[str, object]:
 
 
 def _expected(expected: Expectation) -> dict[str, object]:
-    """Return the expected start and its form. An interval's form is its text: the table computes no intervals."""
+    """Return the expected start and its form. For an interval, the form is the text that the table shows."""
     start = expected.likely or expected.start
     if start is None:
         return {"when": None, "whenHow": "never" if expected.doubt == "NEVER" else "unknown"}

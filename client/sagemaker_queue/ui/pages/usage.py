@@ -21,7 +21,7 @@ from sagemaker_queue.workflows.usage.low_use import LowUseAttempts
 from sagemaker_queue.workflows.usage.sums import PriceList
 
 PERIODS: Mapping[str, str] = {"month": "this month", "1": "24 h", "7": "7 days", "30": "30 days", "90": "90 days"}
-_FIGURES = {
+_COLUMNS = {
     "jobs": "Jobs",
     "instance_hours": "Instance hours",
     "gpu_hours": "GPU hours",
@@ -32,7 +32,7 @@ _FIGURES = {
     "waited_hours": "Waited, hours",
     "cost": "Cost (policy prices)",
 }
-_CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost (policy prices)"}
+_CAUSE_COLUMNS = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost (policy prices)"}
 EMPTY = "No attempt has ended in this period."
 _WHOLE = ("jobs", "gpu_use")  # shown without decimals
 
@@ -92,7 +92,7 @@ def _elements(tab: Tab) -> Callable[[UsageSums], None]:
     table = grid(
         [
             {"field": "key", "headerName": "Name"},
-            *(number_column(name, title, 0 if name in _WHOLE else 2) for name, title in _FIGURES.items()),
+            *(number_column(name, title, 0 if name in _WHOLE else 2) for name, title in _COLUMNS.items()),
         ],
         EMPTY,
         height="auto",
@@ -112,7 +112,7 @@ def _cause_elements(tab: Tab) -> Callable[[UsageSums], None]:
     causes = grid(
         [
             {"field": "cause", "headerName": "Cause"},
-            *(number_column(name, title, 2) for name, title in _CAUSE_FIGURES.items()),
+            *(number_column(name, title, 2) for name, title in _CAUSE_COLUMNS.items()),
         ],
         EMPTY,
         height="auto",
@@ -133,7 +133,7 @@ def _cause_elements(tab: Tab) -> Callable[[UsageSums], None]:
         plot.update_figure(causes_figure({name: each.hours() for name, each in sums.projects.items()}, tab.theme))
         causes.rows(
             [
-                {"id": key, "cause": TITLES[Cause(key)], **{name: used.hours()[name] for name in _CAUSE_FIGURES}}
+                {"id": key, "cause": TITLES[Cause(key)], **{name: used.hours()[name] for name in _CAUSE_COLUMNS}}
                 for key, used in sums.parts.items()
             ]
         )
@@ -191,4 +191,4 @@ def _sums(tab: Tab, by: str, since: datetime, low_use: LowUseAttempts) -> UsageS
 
 def _rounded(used: Hours) -> dict[str, Any]:
     hours = {**used.hours(), "gpu_use": gpu_use(used.hours())}
-    return {name: None if (value := hours[name]) is None else round(value, 2) for name in _FIGURES}
+    return {name: None if (value := hours[name]) is None else round(value, 2) for name in _COLUMNS}

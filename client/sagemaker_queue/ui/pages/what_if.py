@@ -27,7 +27,7 @@ _ONE_PREVIEW = threading.Lock()  # the queue refuses a second preview of the sam
 
 
 async def what_if_page(tab: Tab) -> None:
-    """Add the elements of the page to a tab; a preview is requested after each slider move or tried text."""
+    """Add the elements of the page to a tab; a preview is requested after each change by the user."""
     applied = await tab.ask(tab.queue.policy)
     with ui.row().classes("items-center w-full justify-between"):
         heading("What if")
@@ -77,7 +77,7 @@ class _TriedPolicy:
         self.on_answer: Callable[[], None] = lambda: None
         self._tab = tab
         self._hours = hours
-        self._tries = 0  # number of texts and requests so far: the answer to an older request is dropped
+        self._tries = 0  # number of requests and invalid texts so far; the answer to an older request is dropped
         self._document: Any = deepcopy(dict(document))
         heading(name, 2)
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):

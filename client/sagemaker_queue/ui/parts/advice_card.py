@@ -26,10 +26,10 @@ _LOOK_SECONDS = 0.5  # between two updates of the progress
 
 
 class AdviceCard:
-    """The card, with the choice of the history, the progress of its simulation, and the advice.
+    """The card: the length of the history, the progress of the simulations, and the advice.
 
-    The tab keeps the run, so a user may visit other pages meanwhile. ``tries`` maps the
-    name of each tried policy to the function that replaces this policy.
+    The tab keeps the run, so a user may visit other pages meanwhile. ``tries`` maps the name of each tried policy to
+    the function that replaces this policy.
     """
 
     def __init__(self, tab: Tab, tries: Mapping[str, TryPolicy]) -> None:

@@ -78,7 +78,7 @@ class DrainButtons:
 
 
 def jobs_in(pool: PoolStatus, jobs: Iterable[JobSummary]) -> list[JobSummary]:
-    """Return the jobs that hold instances of a pool, or GPUs of a shared instance of the pool."""
+    """Return the jobs that hold instances of a pool, or GPUs of a shared instance of the pool; leave out carriers."""
     active = [job for job in jobs if not (job.waits or job.finished)]
     carriers = {job.job for job in active if job.carries is not None and pool.name in job.slots}
     return [job for job in active if job.carries is None and (pool.name in job.slots or job.carrier in carriers)]

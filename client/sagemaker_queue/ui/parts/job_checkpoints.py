@@ -17,13 +17,13 @@ _LONGEST = 200  # maximum characters of a text with file names, since the job's 
 
 def checkpoints_button(tab: Tab, name: str) -> None:
     """Add a button that lists a job's checkpoints, with a command that starts another job from a chosen checkpoint."""
-    place = ui.column().classes("w-full gap-2")
+    area = ui.column().classes("w-full gap-2")
 
     async def look() -> None:
         listed = await tab.ask(list_checkpoints, tab.queue, name)
-        place.clear()
+        area.clear()
         if listed is not None:
-            with place:
+            with area:
                 _show(listed)
 
     ui.button("List the checkpoints", on_click=look).props("flat no-caps dense")

@@ -72,7 +72,7 @@ def show_log(tab: Tab, name: str) -> ui.log:
 
 
 def fit(log: ui.log, job: JobDetail) -> None:
-    """Set the height of the log: low while the job waits, since only its state is shown then."""
+    """Set the height of the log: low until the job has an attempt, since only its state is shown until then."""
     log.style("height: 8em" if job.waits and not job.attempts else "height: 45vh")
 
 

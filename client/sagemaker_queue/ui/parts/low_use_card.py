@@ -1,4 +1,4 @@
-"""The table of jobs that hold instances and use little of their GPUs."""
+"""The table of low GPU use: running jobs that are idle or hang, and ended attempts."""
 
 from __future__ import annotations
 

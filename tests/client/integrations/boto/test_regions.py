@@ -112,6 +112,18 @@ class TestDescribe:
         assert described["ModelArtifacts"]["S3ModelArtifacts"] == model
         assert f"smq config set account_profiles {LAB}=PROFILE" in caplog.text
 
+    def test_without_a_profile_the_times_of_the_last_attempt_are_those_of_the_queue_s_record(
+        self, clients: HookedClients
+    ) -> None:
+        hooks_of(clients.session).renew()  # a client of another test would have the profile
+        job = moved("completed", region=OHIO, account=LAB)
+        job["attempts"][1] |= {"started": "2026-11-21T10:01:00Z", "ended": "2026-11-21T10:31:00Z"}
+        clients.job(**job)
+        clients.server.answers(200, POLICY)
+        described = clients.describe()
+        assert described["TrainingStartTime"] == datetime(2026, 11, 21, 10, 1, tzinfo=timezone.utc)
+        assert (described["TrainingTimeInSeconds"], described["BillableTimeInSeconds"]) == (1800, 1800)
+
     def test_tags_are_read_and_changed_there(self, clients: HookedClients, ohio: Elsewhere) -> None:
         ohio.sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": "job1-qstamp-2"})
         clients.job(**moved())

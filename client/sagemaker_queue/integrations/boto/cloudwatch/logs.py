@@ -68,8 +68,8 @@ def _invalid_token(operation: str) -> ClientError:
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer FilterLogEvents for a job's prefix or streams: return the events attempt by attempt.
 
-    All events are on one page if possible.
-    Empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for one page of the answer.
+    All events are on one page if possible: empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for
+    one page of the answer.
     """
     streams = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))

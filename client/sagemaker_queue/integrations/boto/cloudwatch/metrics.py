@@ -92,9 +92,10 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
 def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricData. A query that names a job is replaced by one query for each attempt of the job.
 
-    This function combines the results of the new queries, unless an expression of the call uses the original query.
-    CloudWatch then combines the results, by an added expression. Attempts in other regions and accounts are queried
-    there. Raises InvalidRequest if an expression uses attempts that are not all in one region and account.
+    If an expression of the call uses the original query, CloudWatch combines the results of the new queries, by an
+    added expression. Otherwise this function combines these results. Attempts in other regions and accounts are queried
+    there. Raises InvalidRequest for a call that has an expression and needs several regions or accounts, and for more
+    than _MOST_QUERIES queries.
     """
     requested = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in requested)
@@ -134,8 +135,8 @@ HANDLERS: Mapping[str, Handler] = {"GetMetricStatistics": get_statistics, "GetMe
 def _query_all_places(call: Call, queries: Sequence[_Query], *, with_expressions: bool) -> Answer:
     """Send each query to the region and account of its attempt, and return all results in one answer.
 
-    The first page of the answer contains all results from other regions and accounts. Further pages contain only
-    results from the queue's region and account.
+    If there are several regions or accounts, the first page of the answer contains all results from outside the
+    queue's region and account. Further pages contain only results from the queue's region and account.
     """
     places = {each.key: each.attempt for each in queries}
     if len(places) == 1 or not any(each.is_elsewhere for each in queries):

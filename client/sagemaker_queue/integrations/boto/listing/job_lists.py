@@ -48,8 +48,9 @@ class HiddenAttempts:
     def contain(self, training_job: Mapping[str, Any]) -> bool:
         """Return whether a training job is an attempt that the list hides, because the list shows the attempt's job.
 
-        An attempt that changed in the last five minutes is hidden even if the list lacks its job. The job may be too
-        new for the list. Attempts of jobs that the queue has forgotten, and attempts in ``requested_names``, are shown.
+        An attempt that changed in the last five minutes is hidden even if ``listing`` lacks its job, because the job
+        may be newer than ``listing``. Attempts of jobs that the queue has forgotten, and attempts in
+        ``requested_names``, are shown.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)
