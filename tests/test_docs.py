@@ -222,7 +222,7 @@ def test_no_variable_of_a_job_is_missing() -> None:
 def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
     page = read("docs/developers/modules.md")
     assert module_list.with_modules(page) == page, "run: make docs"
-    assert "| `state_machine` | All transitions of a job" in page
+    assert "| `state_machine` | The transitions of a job" in page
 
 
 def test_the_pages_about_failures_are_as_the_classifier_makes_them() -> None:
