@@ -71,7 +71,7 @@ class ProjectPreview(Answer, frozen=True):
     """A project under the policy in force and under the preview."""
 
     project: str
-    """The name of the project in one of the policies."""
+    """The name of the project, which may exist in only one of the two policies."""
     waiting: Count = 0
     """The number of the project's waiting jobs that were read."""
     known: Count = 0

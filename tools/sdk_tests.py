@@ -48,7 +48,7 @@ TESTS = (
     "tests/unit/sagemaker/tensorflow/test_estimator.py",
     "tests/unit/sagemaker/huggingface/test_estimator.py",
 )
-# Packages of the tests besides the SDK. The tests mark fixtures, which pytest 9 rejects.
+# Packages of the tests besides the SDK. The tests apply marks to fixtures, and pytest 9 rejects such marks.
 TEST_TOOLS = ("mock", "pytest<9", "pytest-timeout", "six")
 OPTIONS = (
     *("-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "addopts=", "-q", "--tb=no", "--no-header", "-rN"),
@@ -60,7 +60,7 @@ NOT_RUN = "it did not run"
 
 REASONS: Mapping[str, str] = {
     "tests/unit/test_session.py::test_default_session": (
-        "ours is a new session like boto3's default one, whose own clients must not change (docs/developers/adr/0018)"
+        "ours is a copy, because clients of boto3's default session must not change (docs/developers/adr/0018)"
     ),
     "tests/unit/test_session.py::test_logs_for_job_full_lifecycle": (
         "it counts the calls of time.time(), and asking the queue whether it has the job makes some of its own"

@@ -3,9 +3,9 @@
     .venv/bin/python -m tools.wheel_trial FOLDER
 
 uv makes two environments: with the oldest and with the newest supported Python that can be found or downloaded. The
-wheel in FOLDER is installed in both. The oldest supported Python gets the lowest versions of the wheel's dependencies,
-any other Python the highest. Each environment submits a job to a local cloud. The job is submitted from a user's
-folder, in which packages have the names of the queue's own packages.
+wheel in FOLDER is installed in both. The oldest Python that the wheel supports gets the lowest versions of the wheel's
+dependencies, and every other Python the highest. Each environment submits a job to a local cloud. The job is submitted
+from a user's folder, in which packages have the names of the queue's own packages.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Hooks on botocore that are loaded at the start of any program, without the client that answers the calls.
+"""Hooks on botocore, loaded when a Python program starts; the client that answers the hooked calls is loaded later.
 
 A ``.pth`` file imports this module when Python starts with ``SAGEMAKER_QUEUE_INSTALL=1``. So the module needs only the
 standard library and does not import botocore. The client, with boto3, is imported at the first call that may concern a
@@ -110,7 +110,7 @@ def unregister(emitter: Any, name: str) -> None:
 
 
 def pass_all_calls(emitter: Any) -> None:
-    """Let all calls of a client that the hooks themselves use pass to AWS, even if its events are hooked."""
+    """Exempt a client from the hooks: all its calls go to AWS. The hooks need such clients for their own calls."""
     # The event provide-client-params comes before the event before-call, which the hooks answer.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 

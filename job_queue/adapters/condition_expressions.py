@@ -30,7 +30,7 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
 
 
 def may_promise(by: str, now: int, soon: int) -> ConditionBase:
-    """Require that no other invocation has a valid promise to look for work at `soon` or earlier.
+    """Require that no other invocation has promised to look for work at `soon` or earlier, or that its promise is over.
 
     :param now: epoch seconds, like `soon`.
     """
@@ -96,7 +96,7 @@ def is_counted_as_read(counted_at: int) -> ConditionBase:
 
 
 EXISTS = Attr("line").exists()  # an item of the lines table or of the history table
-IS_NO_WARM_POOL = EXISTS & Attr("warm").not_exists()  # an external job
+IS_NO_WARM_POOL = EXISTS & Attr("warm").not_exists()  # the item of an external job that still runs
 
 
 def is_published_before(fencing_token: int) -> ConditionBase:

@@ -1,4 +1,4 @@
-"""The settings of a deployment, from the environment. No other module reads the environment.
+"""The settings of a deployment, from the environment. No other module of the Lambda functions reads the environment.
 
 template.yaml has the bounds of the stack's parameters.
 """
@@ -27,9 +27,9 @@ class DeploymentSettings:
     satellite_external_id: str = ""  # external ID for AssumeRole at other sites; empty: none is sent
     work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
-    idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
+    idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: utilization is not read
     failure_logs: bool = True  # whether the function may read the log lines of failed attempts
-    notice_after_minutes: int = 10  # shortest time in the queue for which people get a notice about the start
+    notice_after_minutes: int = 10  # a start gives a notice only if the job was in the queue for at least this time
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
     history_table: str = "sagemaker-queue-history"

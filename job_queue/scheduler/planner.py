@@ -71,7 +71,7 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
 
 
 def _without_drained_moves(snapshot: Snapshot) -> Snapshot:
-    """Remove the alternatives of active jobs in pools whose drain forbids a start, so that no job moves there."""
+    """Remove active jobs' alternatives that use a pool whose drain forbids a start, so that no job moves there."""
     if not snapshot.drains:
         return snapshot
     active = tuple(replace(job, demand=without_drained(job.demand, job, snapshot)) for job in snapshot.active)
@@ -157,14 +157,14 @@ class _WaitingJobs:
     def advance(self, *, admitted: bool) -> None:
         """Remove the head and enter the next job of its equivalence key.
 
-        :param admitted: whether the head was admitted. If not, jobs of its key with the same or a lower priority are
-            skipped, because they cannot be served either.
+        :param admitted: whether the head was admitted. If not, jobs of its key with the same or a lower rank are
+            skipped, because they cannot be admitted either.
         """
         _, candidate, others = heappop(self._heap)
         self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
-        """Push the next job that is not settled yet and, if `above` is given, has a higher rank than `above`."""
+        """Push the next job without a decision in this plan; with `above`, the next one of a higher rank."""
         for candidate in jobs:
             if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))

@@ -92,7 +92,7 @@ def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Va
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
-    """Limit the tags to 50, including the queue's own. Require unique, case-sensitive keys without the prefix `aws:`.
+    """Limit the tags to 50, including the queue's own. Require unique keys (case-sensitive) without `aws:`.
 
     Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """
@@ -106,7 +106,10 @@ def _tags(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _debugger(request: Json) -> Iterator[ValidationIssue]:
-    """Require unique rule names and a possible interval (model: RuleConfigurationName, ProfilingInterval...)."""
+    """Require unique rule names, and one of the profiling intervals that SageMaker accepts.
+
+    Source: model (RuleConfigurationName, ProfilingIntervalInMilliseconds).
+    """
     for rules in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
         yield from repeats(mappings(request, rules), rules, "RuleConfigurationName")
     interval = integer(mapping(request, "ProfilerConfig"), "ProfilingIntervalInMilliseconds")

@@ -136,7 +136,7 @@ def export_lines(cloud: LocalCloud) -> list[str]:
 
 
 def fault_lines(cloud: LocalCloud) -> list[str]:
-    """Return lines about the faults that happened; none if no faults were given."""
+    """Return lines about the faults that happened; empty if no faults were configured."""
     if not cloud.faults.probabilities:
         return []
     counts = ", ".join(f"{kind} {count}" for kind, count in cloud.fault_counts().items())

@@ -1,7 +1,7 @@
-"""Satellites: the role and the forwarding of events that prepare a site for the queue of the home site.
+"""Satellites: a role that the queue assumes at another site, and a rule that forwards the site's events to the queue.
 
-If the project has satellite.yaml, each of the other sites gets the stack of this template. Otherwise this module makes
-a role with more rights, and the forwarding, by API calls.
+If the project's folder has satellite.yaml, each of the other sites gets the stack of this template. Otherwise this
+module makes the rule, and a role with more rights than the template's, by API calls.
 """
 
 import json

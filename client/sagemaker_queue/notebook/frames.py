@@ -20,9 +20,10 @@ _OMITTED = frozenset({"history", "attempts", "request", "why"})  # fields of a j
 def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
     """Return a DataFrame with a row for each answer of the queue, such as jobs, attempts or ``status.pools``.
 
-    The columns are the answers' fields, except a job's history, attempts, request and explanation (``why``). A reason
-    is a sentence, and its code is in the column ``reason_code``. An expected start is a time. Times are in UTC. A field
-    with several values is one text, such as ``p5=2 c6=1``. Raises ImportError if pandas is not installed.
+    The columns are the answers' fields, except a job's history, attempts, request and explanation (``why``). The
+    column ``reason`` has a reason's message, and ``reason_code`` its code. Of an expected start, the frame has only the
+    median (``Expectation.start``). Times are in UTC. A field with several values is one text, such as ``p5=2 c6=1``.
+    Raises ImportError if pandas is not installed.
     """
     known = list(answers)
     shapes = dict.fromkeys(type(answer) for answer in known)

@@ -66,9 +66,15 @@ class Training(SageMakerTraining):
             self.mailboxes.forget(job)
 
     def introduction(self, carrier: str) -> Introduction | None:
-        """Return the key that a carrier's agent has published (see `Mailboxes.introduction`); raise Unavailable."""
+        """Return the key that a carrier's agent has published (see `Mailboxes.introduction`).
+
+        :raises Unavailable: the mailbox cannot be read.
+        """
         return self.mailboxes.introduction(carrier) if self.mailboxes else None
 
     def agent_activity(self, carrier: Job) -> AgentActivity:
-        """Return the last authentic heartbeat of a carrier's agent, or an empty one; raise Unavailable."""
+        """Return the last authentic heartbeat of a carrier's agent, or an empty one.
+
+        :raises Unavailable: the mailbox cannot be read.
+        """
         return self.mailboxes.agent_activity(carrier) if self.mailboxes else AgentActivity()

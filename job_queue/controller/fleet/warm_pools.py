@@ -26,7 +26,10 @@ def with_keep_warm(starts: Iterable[JobTransition], placement: Placement) -> lis
 
 
 class WarmPools(ControllerPart):
-    """The use and release of warm pools. No lease is needed to record a warm pool, as it takes no further slots."""
+    """The use and release of warm pools.
+
+    A warm pool is recorded without the lease, because the record takes no additional slots.
+    """
 
     def stop_counting(self, placement: Placement, launched: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs were launched.

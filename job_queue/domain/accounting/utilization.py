@@ -1,8 +1,8 @@
 """The utilization of an attempt's GPUs and memory: the attempts to measure, and the figures from SageMaker's metrics.
 
-SageMaker reports each instance once a minute. GPUUtilization and GPUMemoryUtilization are sums of 0 to 100 percent for
-each GPU; MemoryUtilization is 0 to 100 percent of the instance. Metrics arrive late, so an attempt is measured some
-minutes after its end.
+SageMaker reports each instance once a minute. GPUUtilization and GPUMemoryUtilization are sums over the GPUs, each
+0 to 100 percent: eight GPUs give up to 800. MemoryUtilization is 0 to 100 percent of the instance. Metrics arrive late,
+so an attempt is measured some minutes after its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,9 @@ METRICS = (GPU, GPU_MEMORY, MEMORY)
 
 SETTLED_SECONDS = 10 * 60.0  # time after the end of an attempt in which its last metrics arrive
 SHORTEST_SECONDS = 60.0  # a shorter attempt is not measured: SageMaker reports once a minute
-OLDEST_SECONDS = 14 * 24 * 3600.0  # largest age of a measured end; CloudWatch keeps one-minute figures for 15 days
+OLDEST_SECONDS = (
+    14 * 24 * 3600.0
+)  # an attempt that ended earlier is not measured; CloudWatch keeps one-minute figures for 15 days
 MOST_HOSTS = 160  # largest number of measured instances; 160 x 3 metrics fit in one call of GetMetricData
 MOST_POINTS = 200  # figures of one metric of one instance; 160 x 3 x 200 fit in one answer of GetMetricData
 WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has accelerators, but no GPUs
@@ -122,7 +124,7 @@ def _figures(by_host: Mapping[str, Series], parts: int | None) -> tuple[int | No
 
 
 def _percentile(rising: Sequence[float], percent: float) -> float:
-    """Return the smallest value that this percentage of the values does not exceed."""
+    """Return the smallest value that is at least as large as this percentage of the values."""
     return rising[max(0, ceil(len(rising) * percent / 100) - 1)]
 
 

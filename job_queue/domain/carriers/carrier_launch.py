@@ -11,7 +11,7 @@ from job_queue.domain.names import CARRIER_PREFIX
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Pool
 
-LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
+LONGEST_SECONDS = 5 * 24 * 3600  # largest MaxRuntimeInSeconds that SageMaker accepts without a higher quota
 # Lengths of the parts of a carrier's name, and of their digests. Names of attempts have at most 63 characters.
 PROJECT, PROJECT_DIGEST = 16, 8
 OWNER, OWNER_DIGEST = 17, 10

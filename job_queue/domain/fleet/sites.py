@@ -15,7 +15,10 @@ _SEPARATOR = "@"  # between name and site in a key; names of training jobs canno
 
 @dataclass(frozen=True, slots=True, order=True)
 class Site:
-    """An account and a region other than those of the queue's stack."""
+    """A region and an account, at least one of which is not that of the queue's stack.
+
+    None stands for the stack's own. `Site()`, the home site, is used only for comparisons.
+    """
 
     region: str | None = None  # None: the region of the stack
     role: str | None = None  # ARN of the role that the queue assumes there; None: the queue's own role

@@ -15,9 +15,13 @@ from job_queue.domain.job import Portability
 from job_queue.domain.requests.training_request import NAMED_BY_USERS, TrainingRequest
 
 ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
-# Fields with a resource that only one region has: keys, file systems, training plans, algorithms.
+# Fields with a resource that only one region has: keys, file systems, training plans, algorithms, and the images of
+# Debugger's rules, which belong to another account of AWS in each region.
 _REGIONAL = frozenset(
-    {"KmsKeyId", "VolumeKmsKeyId", "FileSystemId", "TrainingPlanArn", "TrainingPlanArns", "AlgorithmName"}
+    {
+        *("KmsKeyId", "VolumeKmsKeyId", "FileSystemId", "TrainingPlanArn", "TrainingPlanArns", "AlgorithmName"),
+        "RuleEvaluatorImage",
+    }
 )
 _S3 = "s3://"
 _IMAGE = re.compile(r"^(\d{12}\.dkr\.ecr(?:-fips)?\.)([a-z0-9-]+)(\.amazonaws\.com(?:\.cn)?/.+)$", re.ASCII)
@@ -42,9 +46,9 @@ def _obstacle(request: TrainingRequest) -> str | None:
 def localized(content: Mapping[str, Any], site: Site, bucket_by_region: Mapping[str, str]) -> dict[str, Any]:
     """Return a request as it is sent to another region or account.
 
-    Replace the project's buckets by its bucket in the region. Replace each image by the image of the same name in the
-    region. Replace the execution role by the role of the same name in the account. Keep the fields in `NAMED_BY_USERS`
-    unchanged.
+    Replace the project's buckets by its bucket in the region. Replace the training image by the image of the same name
+    in the region. Replace the execution role by the role of the same name in the account. Keep the fields in
+    `NAMED_BY_USERS` unchanged.
 
     :param content: a CreateTrainingJob request that `policy.why_not_there` permits at the site.
     """

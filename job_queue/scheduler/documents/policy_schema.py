@@ -4,8 +4,9 @@ The type of a field states its bounds, and the text below a field states its mea
 document by this schema, and `domain/policy_validation.py` has the rules across fields. docs/openapi.yaml and
 docs/reference/policy.md are generated from this schema.
 
-`extra` of a type has words for error messages. `fault` follows the name of a field with a wrong value. A type without
-`fault` may have `below` and `above`, for values below and above the bounds. `expected` names the possible values.
+`extra` of a type has words for error messages. `fault` is the end of a message that begins with the field's name. A
+type without `fault` may have `below` and `above`, for values below and above the bounds. `expected` names the possible
+values.
 `content` names the keys and values of a mapping, and `entry` names one entry of a mapping.
 """
 
@@ -26,7 +27,7 @@ MOST_PRICES = 500
 MOST_PREEMPTIONS = 1000  # largest `max_preemptions`
 MOST_FAILURE_RULES = 50  # for the policy, and for each project; every rule is compared with log lines
 HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
-MAX_PRIORITY = 999_999_999  # largest absolute value of a priority; inverted priorities in sort keys have ten digits
+MAX_PRIORITY = 999_999_999  # largest absolute value; sort keys have MAX_PRIORITY - priority, of ten digits
 MOST_WAITING = 100_000
 WIDEST_WINDOW = 10_000
 
@@ -386,8 +387,8 @@ class Settings:
     pool's, and the pool's over that of the settings."""
     preempted_min_runtime: Seconds = 2100
     """The seconds after a job's start in which the job is not evicted if it was preempted once in the day before that
-    start. Each further preemption within that day doubles the seconds. A longer `min_runtime` takes precedence; 0:
-    preemptions do not count."""
+    start. Each further preemption within that day doubles the seconds. A longer `min_runtime` takes precedence. If
+    this setting is 0, preemptions do not count."""
     preempted_min_runtime_limit: Seconds = 14_400
     """The largest number of seconds to which preemptions can raise `preempted_min_runtime`."""
     max_preemptions: MaxPreemptions | None = None
@@ -402,12 +403,12 @@ class Settings:
     """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
     first."""
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
-    """With `order: shortest`: a multiple of a job's expected runtime. Jobs that are submitted more than this time after
-    the job never pass it."""
+    """With `order: shortest`: a shorter job passes another job only if it is submitted within `stretch` times the other
+    job's expected runtime after that job."""
     backfill: Backfill = Backfill.PREDICTED
     """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
-    before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots
-    are kept for a patient job whose start is unknown."""
+    before the patient job can start. With `predicted`: also jobs that are expected to end before that start, and no
+    slots are kept for a patient job whose start is unknown."""
     usage_half_life: HalfLife | None = None
     """The seconds after which past use counts half. Beyond quota, the project with less past use comes first. Among a
     project's jobs of equal priority, the owner with less past use comes first. Null: only current use counts."""

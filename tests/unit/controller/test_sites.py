@@ -209,11 +209,24 @@ def test_a_job_without_a_bucket_there_stays_home() -> None:
     assert queue.job("job2").site is None and queue.state("job2") == "running"
 
 
-def test_a_job_with_a_network_stays_home() -> None:
+RULE = {"RuleConfigurationName": "overfit", "RuleEvaluatorImage": "503895931360.dkr.ecr.us-east-1.amazonaws.com/rules"}
+
+
+@pytest.mark.parametrize(
+    "regional",
+    [
+        {"VpcConfig": {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}},
+        {"DebugRuleConfigurations": [RULE]},
+        {"ProfilerRuleConfigurations": [RULE]},
+    ],
+)
+def test_a_job_with_a_resource_of_its_region_stays_home(regional: dict[str, Any]) -> None:
     queue = a_queue()
     queue.submit("job1")
-    queue.submit("job2", VpcConfig={"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]})
+    queue.submit("job2", **regional)
     assert queue.state("job2") == "pending"
+    queue.end("job1-qstamp-1")
+    assert queue.job("job2").site is None and queue.state("job2") == "running"
 
 
 def test_a_job_that_its_only_pool_cannot_run_is_told_why() -> None:

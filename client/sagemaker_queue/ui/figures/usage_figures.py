@@ -18,7 +18,7 @@ NOTHING = "No attempt has ended in this period."
 def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_day: bool = False) -> go.Figure:
     """Return a figure of each key's instance hours: within the quota, borrowed, and lost by preemptions.
 
-    With ``by_day``, the keys are days in ascending order. Otherwise the keys are in descending order of usage.
+    The caller sorts ``hours``: by day with ``by_day``, otherwise with the largest usage first.
     """
     keys = list(hours.items())
     shown = dict(keys[-_MOST:] if by_day else keys[:_MOST])

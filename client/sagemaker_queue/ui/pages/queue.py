@@ -30,7 +30,7 @@ _ENDED = 200  # maximum number of the latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:
-    """Add the elements of the page to a tab; every new view of the tab updates them."""
+    """Add the elements of the page to a tab. They are updated whenever the tab has new data of the queue (a View)."""
     ended: list[JobSummary] = []
     known: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):
@@ -123,7 +123,10 @@ def _when_told(job: JobSummary) -> str:
 
 
 def _when(job: JobSummary) -> dict[str, object]:
-    """Return the time to show and its form: the expected start, the start of a running job, or the end."""
+    """Return the time ``when`` and the words ``whenHow`` beside it.
+
+    The time is the expected start of a waiting job, the start of a running job, or the end of a finished job.
+    """
     if job.finished:
         return {"when": seconds(job.state_since), "whenHow": "at"}
     if not job.waits:
@@ -136,7 +139,10 @@ def _when(job: JobSummary) -> dict[str, object]:
 
 
 def _expected(expected: Expectation) -> dict[str, object]:
-    """Return the expected start and its form. For an interval, the form is the text that the table shows."""
+    """Return the expected start as ``when`` and ``whenHow``.
+
+    The table cannot format an interval, so ``whenHow`` then has the complete text.
+    """
     start = expected.likely or expected.start
     if start is None:
         return {"when": None, "whenHow": "never" if expected.doubt == "NEVER" else "unknown"}

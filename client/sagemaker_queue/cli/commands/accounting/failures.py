@@ -86,7 +86,7 @@ def failures_check(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print the rule that chose the action after a job's failure, and the rule that would choose the action now."""
     job = queue.job(name)
     if job.failure is None:
-        raise NotFound(f"No attempt of {job.job} has failed, or an earlier version of the queue recorded it.")
+        raise NotFound(f"No attempt of {job.job} has failed, or an earlier version of the queue recorded the failure.")
     if as_json:
         print_json({"job": job.job, **job.failure.to_json()})
     else:

@@ -45,7 +45,7 @@ def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
     "history",
     help="list the stored versions of the policy",
     description="List the stored versions of the policy, the present one first, each with its time and the identity "
-    "that applied it. A version that smq policy rollback has restored names the restored version.",
+    "that applied it. A version made by smq policy rollback names the version that it restored.",
     examples=["smq policy history"],
 )
 @json_flag()
