@@ -205,8 +205,7 @@ class Reconciler(ControllerPart):
             end = found or reported
             if end and end.of_queue and self.apply_end(end, logs=logs):
                 return True
-            counted = self._repository.external_job(key) if found and found.warm else None
-            return self._drop_or_keep_warm(key, found, counted.warm if counted else None)
+            return self._update_warm_pool(key, found)
         if self._is_known(found):
             return self._end_capacity_backoffs(found)
         self.count_external(found)
@@ -346,7 +345,8 @@ class Reconciler(ControllerPart):
         external = [job for job in self._repository.external() if same_place(job.site, site)]
         # If the list has a newer training job of the same name, the external job was deleted.
         not_replaced = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
-        known = {job.training_job for job in active if job.carrier_attempt is None} | {job.name for job in not_replaced}
+        counted = {job.name for job in not_replaced}
+        known = {job.training_job for job in active if job.carrier_attempt is None} | counted
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         logs, missed_ends = _LogReads(MOST_LOGS), list[str]()
@@ -361,7 +361,9 @@ class Reconciler(ControllerPart):
             if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan or job.name in accepted
         ]
         steps += [(job.name, partial(self._check_external, job)) for job in self._rotating_batch(external_to_check)]
-        unknown_keys = sorted((walk.alive | walk.warm) - known)
+        # The name of a starting attempt may belong to another training job. The launch counts that training job while
+        # it is alive, but not its warm pool. So warm pools with such names are described here.
+        unknown_keys = sorted((walk.alive - known) | (walk.warm - accepted - counted))
         steps += [(key, partial(self._check_unknown, key, site)) for key in self._rotating_batch(unknown_keys)]
         adoptions, unchecked, has_progress = [], set(unknown_keys), not steps
         for key, step in steps:
@@ -497,8 +499,9 @@ class Reconciler(ControllerPart):
         """Describe a training job that is not recorded. Return an adoption if it is a waiting job's next attempt."""
         found = self._training.at(site).describe(name_in(key))
         if found is None or found.ended:
-            if found is not None and found.warm:
-                self._drop_or_keep_warm(key, found)
+            # The end of a recorded attempt is recorded together with its warm pool.
+            if found is not None and found.warm and not self._is_known(found):
+                self._update_warm_pool(key, found)
             return None
         if not found.of_queue:
             self.count_external(found)
@@ -604,6 +607,11 @@ class Reconciler(ControllerPart):
             log.warning("instances of a failed attempt not released", attempt=ended.name, why=error.message)
             fixed = False
         return replace(warm, releasing=int(self._clock()), fixed=fixed)
+
+    def _update_warm_pool(self, key: str, found: TrainingJob | None) -> bool:
+        """Call `_drop_or_keep_warm`, and keep the pool and the release that are recorded for the warm pool."""
+        counted = self._repository.external_job(key) if found and found.warm else None
+        return self._drop_or_keep_warm(key, found, counted.warm if counted else None)
 
     def _drop_or_keep_warm(self, key: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
         """Count the instances of an ended training job while SageMaker keeps them warm. Otherwise stop counting them.

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, TrainingJob, training_job
+from job_queue.controller.launcher import SIGNATURE_SECONDS
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_matching import warm_slots
@@ -23,6 +24,7 @@ from tests.queue_harness import FAST, Harness, LastFirst
 WARM = 600
 G5 = "ml.g5.xlarge"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
+XID = "AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus, exit code: 1"
 
 
 def a_queue(
@@ -322,9 +324,7 @@ def test_the_instances_of_a_hardware_failure_are_released_and_no_job_starts_on_t
     for name in ("first", "second", "third"):
         queue.accept(name, 1)
     queue.wake()
-    queue.end(
-        "first-qstamp-1", "Failed", failure="AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus, exit code: 1"
-    )
+    queue.end("first-qstamp-1", "Failed", failure=XID)
     assert ("release", "first-qstamp-1") in queue.training.calls
     queue.end(
         "second-qstamp-1", "Failed", failure="AlgorithmError: ModuleNotFoundError: No module named 'x', exit code: 1"
@@ -341,9 +341,7 @@ def test_if_sagemaker_does_not_release_the_instances_of_a_hardware_failure_they_
         queue.accept(name, 1)
     queue.wake()
     queue.training.releases = False
-    queue.end(
-        "first-qstamp-1", "Failed", failure="AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus, exit code: 1"
-    )
+    queue.end("first-qstamp-1", "Failed", failure=XID)
     queue.tick(61)
     assert queue.training.reused == {}
     assert queue.training.in_use() == 1
@@ -555,6 +553,74 @@ def test_what_somebody_leaves_who_took_an_attempts_name_stays_counted() -> None:
     assert queue.training.calls.count(("create", "next-qstamp-1")) == 2, "theirs, and the one that was refused"
     assert queue.state("next") == "pending", "its next attempt has another name, and waits for the rate of launches"
     assert warm_pools(queue) == {"next-qstamp-1"}
+
+
+def test_a_warm_pool_with_the_name_of_an_unanswered_launch_counts() -> None:
+    """Another person has taken the name, and the event of that training job is lost."""
+    queue = a_queue(2)
+    queue.training.script = ["never"]
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    queue.training.create(a_request("next-qstamp-1", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("next-qstamp-1")
+    queue.tick()
+    assert queue.state("next") == "starting", "the first call may still take effect"
+    assert warm_pools(queue) == {"next-qstamp-1"}
+    queue.submit("other", 1, EnableNetworkIsolation=True)
+    queue.tick(SIGNATURE_SECONDS + 120)
+    assert queue.job("next").launched == "next-qstamp-2"
+    assert queue.states() == {"next": "running", "other": "running"}
+    assert queue.training.in_use() == 2, "the warm pool was released, so SageMaker refuses no launch"
+
+
+def test_a_warm_pool_with_the_name_of_a_refused_launch_counts() -> None:
+    """A tick reads the list while the launch is being recorded, and a later walk need not come to the same page."""
+    queue = a_queue()
+    queue.training.create(a_request("next-qstamp-1", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("next-qstamp-1")
+    create = queue.training.create
+
+    def refused(request: Any) -> tuple[LaunchResult, str]:
+        queue.training.create = create  # type: ignore[method-assign]
+        queue.controller.reconciler.compare(queue.repository.metadata(), lambda: True)
+        return LaunchResult.NO_CAPACITY, "no capacity"
+
+    queue.training.create = refused  # type: ignore[method-assign]
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    assert queue.state("next") == "pending"
+    assert warm_pools(queue) == {"next-qstamp-1"}
+
+
+def test_a_lost_answer_and_a_lost_end_of_an_attempt_leave_its_warm_pool_to_the_next_call() -> None:
+    queue = a_queue()
+    queue.training.script = ["lost"]
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.training.end("first-qstamp-1")
+    queue.controller.reconciler.compare(queue.repository.metadata(), lambda: True)
+    assert queue.state("first") == "starting"
+    assert warm_pools(queue) == set(), "the attempt's slots count"
+    queue.tick()
+    assert queue.state("first") == "completed"
+    assert warm_pools(queue) == {"first-qstamp-1"}
+
+
+def test_a_comparison_keeps_the_release_of_a_warm_pool_that_an_event_has_recorded_meanwhile() -> None:
+    queue = a_queue()
+    queue.training.script = ["lost"]
+    queue.training.releases = False
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    describe = queue.training.describe
+
+    def described_after_the_event(name: str) -> TrainingJob | None:
+        queue.training.describe = describe  # type: ignore[method-assign]
+        queue.controller.reconciler.handle_event(queue.training.event(name))
+        return describe(name)
+
+    queue.training.end("first-qstamp-1", "Failed", failure=XID)
+    queue.training.describe = described_after_the_event  # type: ignore[method-assign]
+    queue.controller.reconciler.compare(queue.repository.metadata(), lambda: True)
+    (left,) = queue.repository.external()
+    assert left.warm is not None
+    assert (left.warm.pool, left.warm.releasing is not None) == ("p5", True)
 
 
 @pytest.mark.parametrize(
