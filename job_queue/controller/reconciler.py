@@ -137,7 +137,7 @@ class Reconciler(ControllerPart):
             )  # the instances may be kept warm
         if reported.ended:
             has_recorded_end = reported.of_queue and self.apply_end(reported, None if resumed else known, _LogReads(1))
-            return has_recorded_end or self._repository.drop_external(reported.key) or resumed
+            return has_recorded_end or self._recheck_external(reported) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             self._note_stage(reported)
             return resumed  # the next comparison checks whether the training job is an attempt
@@ -147,6 +147,18 @@ class Reconciler(ControllerPart):
         ):  # the training job was described before
             return False
         return self.examine(reported.name, logs=_LogReads(1), site=site)
+
+    def _recheck_external(self, ended: TrainingJob) -> bool:
+        """Describe the external job that is counted under the key of an ended training job, if there is one.
+
+        The event does not prove that the external job has ended. A late event may be about a training job that was
+        deleted, and a newer training job may have its name.
+
+        Return whether to run a cycle.
+        """
+        if self._repository.external_job(ended.key) is None:
+            return False
+        return self.examine(ended.name, ended, _LogReads(1), ended.site)
 
     def count_external(self, found: TrainingJob) -> None:
         """Count a live training job as an external job, because no job records it as a current attempt.

@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     search.add_argument("--scenario", choices=SCENARIOS, help="with --choices: the one to replay")
     search.add_argument("--choices", default="", help="numbers with commas between: the choices to replay")
 
-    hunt = kinds.add_parser("planted", help="find seventy-five planted bugs, each within 3,000 walks or by the search")
+    hunt = kinds.add_parser("planted", help="find seventy-six planted bugs, each within 3,000 walks or by the search")
     hunt.add_argument("--runs", type=int, default=3000, help="walks at most (default: 3000)")
     hunt.add_argument("--seconds", type=float, default=60, help="of search in a scenario, at most (default: 60)")
     hunt.add_argument("--workers", type=int, default=commands.cores())

@@ -10,7 +10,7 @@ from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, 
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.expectations.hangs import MOST_HANGS
-from job_queue.domain.fleet.sites import key_of
+from job_queue.domain.fleet.sites import key_of, name_in
 from job_queue.domain.job import INTERRUPTED, LEAST_RUNTIME_SECONDS, Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
@@ -128,6 +128,7 @@ class Invariants:
             if where[:2] == (LINES, EXTERNAL):
                 self._counted.setdefault(where[2], now)
                 if where not in self._tables.rows:
+                    self._check_forgotten(where[2], now)
                     del self._counted[where[2]]
         if self._sagemaker.changed:
             launches = map(self._sagemaker.launches.get, self._sagemaker.changed)
@@ -290,6 +291,23 @@ class Invariants:
             since = epoch(row["stateSince"])
             self._check_promise(name, since)
             self._check_folder(name, row["owner"])
+
+    def _check_forgotten(self, name: str, now: float) -> None:
+        """Check that an external job whose record is deleted has ended, and that its instances are not kept warm.
+
+        An invocation may have described an earlier training job of the name. A launch may have been expected on these
+        instances, and have got others.
+        """
+        sagemaker, row = self._sagemaker, self.row(name_in(name).rpartition("-qstamp-")[0]) or {}
+        if name not in sagemaker.theirs or sagemaker.created[name] >= now - LAMBDA_SECONDS:
+            return
+        if row.get("jobState") in ACTIVE_STATES and launched_in(row) == name:
+            return  # the queue may take it for the attempt, which counts by itself
+        here = (it for it in sagemaker.launches if site_in(it) == site_in(name))
+        launched = any(sagemaker.created[it] >= now - LAMBDA_SECONDS for it in here)
+        kept = name in sagemaker.warm_names() and not launched
+        found = f"{name}, which is {'kept warm' if kept else 'alive'}, is forgotten"
+        require(sagemaker.jobs[name].ended and not kept, "an external job counts until it is gone", found)
 
     def _check_quota_lag(self, where: tuple[str, ...], now: float) -> None:
         """Where SageMaker has refused launches for quota lag only, the next try is not far off."""

@@ -1,4 +1,4 @@
-"""Seventy-four bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Seventy-six bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -514,6 +514,15 @@ def _copy_is_stopped() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.TrainingJob.may_be_stopped_as_ended", by_proof)]
 
 
+def _late_end_of_another_external_job() -> list[Slip]:
+    """The end of a deleted external job ends the count of a newer one that has its name."""
+
+    def drop(self: Reconciler, ended: TrainingJob) -> bool:
+        return self._repository.drop_external(ended.key)
+
+    return [("job_queue.controller.reconciler.Reconciler._recheck_external", drop)]
+
+
 def _deleted_counts_as_failed() -> list[Slip]:
     """The job of an attempt that was deleted before its end was known has failed."""
     stopped = state_machine._after_stop
@@ -711,14 +720,14 @@ BUGS = {
     "release-without-looking": Bug(_release_without_looking, (4,)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("submission-and-tick-in-doubt",)),
     "event-of-another-attempt": Bug(_event_of_another_attempt, (1,)),
-    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (1,)),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (2,)),
     "requeue-frees-slot-at-stop-request": Bug(_requeue_frees_slot_at_stop_request, (72,)),
     "requeue-is-an-eviction": Bug(_requeue_is_an_eviction, (78,)),
     "plan-from-before-a-drain": Bug(_plan_from_before_a_drain, (568,)),
     "drain-leaves-members": Bug(_drain_leaves_members, (21,), kind=Kind.SHARED),
     "drained-counts-as-stopped": Bug(_drained_job_counts_as_stopped, (21,)),
     "hang-frees-slot-at-stop-request": Bug(_hang_frees_slot_at_stop_request, (28,)),
-    "hang-ends-the-job": Bug(_hang_ends_the_job, (138,)),
+    "hang-ends-the-job": Bug(_hang_ends_the_job, (42,)),
     "write-without-version": Bug(_write_without_version, (19,)),
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (175,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),
@@ -726,7 +735,7 @@ BUGS = {
     "throttled-given-up": Bug(_throttled_launch_given_up, (2429,)),
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, scenarios=("submission-and-tick-in-doubt",)),
     "failure-while-making-room": Bug(_failure_while_making_room, (133,)),
-    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (398,)),
+    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (509,)),
     "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (8,), kind=Kind.INTERACTIVE),
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (8,)),
     "warm-not-released": Bug(_warm_pool_not_released, (33,)),
@@ -734,7 +743,7 @@ BUGS = {
     "unclear-name-given-up": Bug(_unclear_name_given_up, (175,)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1264,)),
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
-    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (1,)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (2124,)),
     "size-asked-for": Bug(_size_asked_for, (18,)),
     "seat-freed-at-stop-request": Bug(_allocation_freed_at_stop_request, (3,), kind=Kind.SHARED),
     "report-unheard": Bug(_report_unheard, (0,), kind=Kind.SHARED),
@@ -746,13 +755,14 @@ BUGS = {
     "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (2,), kind=Kind.SHARED),
     "interactive-beyond-quota": Bug(_interactive_beyond_quota, (0,), kind=Kind.INTERACTIVE),
     "interactive-preempted": Bug(_interactive_preempted, (28,), kind=Kind.INTERACTIVE),
-    "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
+    "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (6,), kind=Kind.INTERACTIVE),
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (178,)),
     "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
     "throttled-counts-as-written": Bug(_throttled_counts_as_written, (239,)),
     "lag-counts-as-failure": Bug(_lag_counts_as_failure, (31,)),
     "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt, (53,)),
     "copy-is-stopped": Bug(_copy_is_stopped, (340,)),
+    "late-end-of-another-external": Bug(_late_end_of_another_external_job, (186,)),
     "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (79,)),
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (2599,)),
@@ -763,7 +773,7 @@ BUGS = {
     "runtime-not-summed": Bug(_runtime_not_summed, (364,)),
     "preemptions-not-counted": Bug(_preemptions_not_counted, (133,)),
     "preemption-limit-ignored": Bug(_preemption_limit_ignored, (20395,)),
-    "free-retries-without-end": Bug(_free_retries_without_end, (288,)),
+    "free-retries-without-end": Bug(_free_retries_without_end, (1391,)),
     "retries-not-counted": Bug(_retries_not_counted, (71,)),
     "user-error-retried": Bug(_user_error_retried, (58,)),
     "breaker-ignored": Bug(_breaker_ignored, (41,)),

@@ -102,8 +102,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_seventy_five_bugs_are_planted() -> None:
-    assert len(BUGS) == 75
+def test_seventy_six_bugs_are_planted() -> None:
+    assert len(BUGS) == 76
 
 
 def test_a_violation_replays_exactly() -> None:

@@ -29,6 +29,19 @@ def end_and_delete(queue: Harness, status: str = "Completed") -> dict[str, objec
     return event
 
 
+def external_end_and_deletion(queue: Harness, status: str = "Completed") -> dict[str, object]:
+    """Run, end and delete an external job; return the event of its end or of its deletion, which is late."""
+    queue.start_outside("theirs")
+    queue.event("theirs")
+    queue.training.end("theirs", "Completed" if status == DELETING else status)
+    event = queue.training.event("theirs")
+    delete(queue, "theirs")
+    queue.tick()
+    assert queue.repository.external() == []
+    queue.training.calls.clear()
+    return {**event, "TrainingJobStatus": status}
+
+
 def with_taken_name(*, slots: int = 3, proof: bool = False) -> Harness:
     """Return a queue with a job whose attempt was deleted, and whose name another training job has taken later.
 
@@ -150,6 +163,34 @@ def test_a_stop_that_the_new_owner_of_a_name_denies_does_not_count_as_denied() -
     queue.submit("urgent", 9)
     assert queue.state("job1") == "stopping"
     assert queue.job("job1").stop_denied is None
+
+
+@pytest.mark.parametrize("status", ["Completed", "Failed", DELETING])
+def test_a_late_end_of_a_deleted_external_job_is_not_the_end_of_a_newer_one_of_its_name(status: str) -> None:
+    queue = Harness(slots=1)
+    late_event = external_end_and_deletion(queue, status)
+    queue.start_outside("theirs")
+    queue.event("theirs")
+    queue.controller.training_job_changed(late_event, queue.invocation())
+    assert [job.name for job in queue.repository.external()] == ["theirs"]
+    queue.submit("job1", 1)
+    assert (queue.state("job1"), queue.training.in_use()) == ("pending", 1)
+    queue.end("theirs")
+    assert (queue.state("job1"), queue.repository.external()) == ("running", [])
+
+
+def test_a_late_end_of_a_deleted_external_job_leaves_the_warm_pool_of_a_newer_one_counted() -> None:
+    queue = Harness(slots=1)
+    late_event = external_end_and_deletion(queue)
+    forge(queue, "theirs", {}, KeepAlivePeriodInSeconds=3600)
+    queue.end("theirs")
+    queue.training.releases = False  # SageMaker needs some time for it
+    queue.submit("job1", 1, EnableNetworkIsolation=True)
+    queue.controller.training_job_changed(late_event, queue.invocation())
+    (warm_pool,) = queue.repository.external()
+    assert warm_pool.warm is not None
+    assert warm_pool.warm.releasing is not None
+    assert (queue.state("job1"), creates(queue)) == ("pending", [])
 
 
 # --- calls that are late ------------------------------------------------------------------------------
