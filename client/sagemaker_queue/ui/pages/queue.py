@@ -31,7 +31,7 @@ _ENDED = 200  # maximum number of the latest finished jobs that are shown
 
 def queue_page(tab: Tab) -> None:
     """Add the elements of the page to a tab; every new view of the tab updates them."""
-    ended: list[JobSummary] = []
+    ended = _FinishedJobs(tab)
     known: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):
         heading("Queue")
@@ -70,7 +70,7 @@ def queue_page(tab: Tab) -> None:
         empty.clear()
         with empty:
             getting_started(view)
-        jobs = {job.job: job for job in (*view.live, *ended)}
+        jobs = {job.job: job for job in (*view.live, *ended.jobs)}
         waiting = sum(job.waits for job in view.live)
         count.set_text(f"{amount(len(view.live) - waiting, 'job')} active, {waiting} waiting")
         mine = view.identity.owner
@@ -78,8 +78,12 @@ def queue_page(tab: Tab) -> None:
         known[:] = jobs
         actions.update(jobs)
 
+    async def update(view: View) -> None:
+        await ended.update(view)
+        show(view)
+
     async def choose_ended() -> None:
-        ended[:] = (await tab.ask(_latest_ended, tab)) or [] if with_ended.value else []
+        await ended.include(with_ended.value)
         show(tab.view)
 
     async def select() -> None:
@@ -95,7 +99,36 @@ def queue_page(tab: Tab) -> None:
     words.on_value_change(lambda: table.filter(words.value or ""))
     with_ended.on_value_change(choose_ended)
     table.element.on("selectionChanged", select)
-    tab.on_update(show)
+    tab.on_update(update)
+
+
+class _FinishedJobs:
+    """The latest finished jobs, if the table includes them. They are read again only after a job has finished."""
+
+    def __init__(self, tab: Tab) -> None:
+        self.jobs: list[JobSummary] = []
+        self._tab = tab
+        self._included = False
+        self._live: set[str] = set()  # the live jobs of the latest view
+        self._missing: set[str] = set()  # jobs that have left the live jobs, and that the list does not have yet
+
+    async def include(self, included: bool) -> None:
+        """Read the finished jobs, or forget them."""
+        self._included = included
+        await self._read()
+
+    async def update(self, view: View) -> None:
+        """Read the finished jobs if a job has left the live jobs, and once more if the list was out of date."""
+        left, self._live = self._live, {job.job for job in view.live}
+        left -= self._live
+        if self._included and (left or self._missing):
+            await self._read()
+            self._missing = left - {job.job for job in self.jobs}
+
+    async def _read(self) -> None:
+        found = await self._tab.ask(_latest_ended, self._tab) if self._included else []
+        if found is not None:
+            self.jobs = found if self._included else []
 
 
 def _latest_ended(tab: Tab) -> list[JobSummary]:
