@@ -1,4 +1,4 @@
-"""The page Queue in a real browser: jobs that finish while finished jobs are shown."""
+"""The page Queue in a real browser: jobs that finish while finished jobs are shown, and the key Enter in the filter."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def page(queue: SampleQueue, tmp_path: Path) -> Iterator[Page]:
         load(page, f"{served.address}queue")
         page.get_by_text("active, 3 waiting").wait_for()
         yield page
+
+
+def row(page: Page, job: str) -> Locator:
+    return page.locator(f'.ag-row[row-id="{job}"]').first
 
 
 def state(page: Page, job: str) -> Locator:
@@ -90,3 +94,33 @@ def test_a_job_that_finishes_stays_in_the_table(
     queue.waiting.pop()
     wait_views(queue, 3)
     assert readings(queue) == 4
+
+
+@pytest.mark.parametrize("words", ["eve NLP", "TRAIN-2", "train-2", "train"])
+def test_enter_opens_the_only_job_that_the_filter_shows(page: Page, queue: SampleQueue, words: str) -> None:
+    people = {"vision": "ada", "nlp": "eve", "speech": "ada"}
+    for number, (job, (project, person)) in enumerate(zip(queue.waiting, people.items()), 1):
+        owner = f"arn:aws:iam::123456789012:user/{person}"
+        job.update(job="train" if number == 3 else f"train-{number}", project=project, owner=owner)
+    queue.active.clear()
+    row(page, "train-2").wait_for()
+    page.get_by_label("filter").fill("train-")
+    page.get_by_label("filter").press("Enter")  # two jobs are shown
+    page.get_by_label("filter").fill(words)
+    page.get_by_label("filter").press("Enter")
+    page.get_by_role("heading", name="train" if words == "train" else "train-2", exact=True).wait_for()
+
+
+def test_enter_opens_no_hidden_job(page: Page, queue: SampleQueue) -> None:
+    mine, others = queue.waiting[:2]
+    mine.update(job="train-mine", owner="arn:aws:iam::123456789012:user/ada")
+    others.update(job="train-others", owner="arn:aws:iam::123456789012:user/eve")
+    del queue.waiting[2:]
+    row(page, "train-others").wait_for()
+    page.get_by_text("only my jobs").click()
+    row(page, "train-others").wait_for(state="detached")
+    page.get_by_label("filter").fill("train-others")
+    page.get_by_label("filter").press("Enter")
+    page.get_by_label("filter").fill("train")
+    page.get_by_label("filter").press("Enter")
+    page.get_by_role("heading", name="train-mine", exact=True).wait_for()

@@ -32,7 +32,7 @@ _ENDED = 200  # maximum number of the latest finished jobs that are shown
 def queue_page(tab: Tab) -> None:
     """Add the elements of the page to a tab; every new view of the tab updates them."""
     ended = _FinishedJobs(tab)
-    known: list[str] = []
+    visible: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):
         heading("Queue")
         count = ui.label().classes("smq-faint").props("role=status")
@@ -74,8 +74,9 @@ def queue_page(tab: Tab) -> None:
         waiting = sum(job.waits for job in view.live)
         count.set_text(f"{amount(len(view.live) - waiting, 'job')} active, {waiting} waiting")
         mine = view.identity.owner
-        table.rows([_row(job) for job in jobs.values() if not only_mine.value or job.owner == mine])
-        known[:] = jobs
+        shown = [job for job in jobs.values() if not only_mine.value or job.owner == mine]
+        table.rows([_row(job) for job in shown])
+        visible[:] = [job.job for job in shown]
         actions.update(jobs)
 
     async def update(view: View) -> None:
@@ -89,10 +90,11 @@ def queue_page(tab: Tab) -> None:
     async def select() -> None:
         actions.select(await table.selected())
 
-    def open_match() -> None:
-        meant = [name for name in known if (words.value or "") in name]
-        if len(meant) == 1 or words.value in meant:
-            ui.navigate.to(f"/job/{words.value if words.value in meant else meant[0]}")
+    async def open_match() -> None:
+        """Open the job with the name in the filter, or else the only job that the filter shows."""
+        name = (words.value or "").strip()
+        if job := name if name in visible else await table.only_row():
+            ui.navigate.to(f"/job/{job}")
 
     words.on("keydown.enter", open_match)
     only_mine.on_value_change(lambda: show(tab.view))
