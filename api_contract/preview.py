@@ -101,6 +101,8 @@ class PreviewAnswer(Answer, frozen=True):
     """The number of further such jobs."""
     kept_waiting: tuple[JobName, ...] = ()
     """Jobs that start now under the policy in force, but not under the preview."""
+    more_kept_waiting: Count = 0
+    """The number of further such jobs."""
     evictions: tuple[PreviewedEviction, ...] = ()
     """Jobs that would be stopped now under the preview, but not under the policy in force."""
     more_evictions: Count = 0

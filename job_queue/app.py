@@ -46,7 +46,7 @@ from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import SubmissionService
-from job_queue.services.watches.hangs import HangWatch
+from job_queue.services.watches.hangs import HangWatch, WroteCheckpoint
 from job_queue.services.watches.idleness import IdleWatch
 from job_queue.services.watches.measurement import Measurement
 from job_queue.services.watches.unsaved_work import UnsavedWork
@@ -122,6 +122,9 @@ class App:
         def newest_object_at(site: Site | None) -> NewestObject:
             return NewestObject(buckets_at(site), settings.checkpoint_buckets, clock)
 
+        def checkpoints_at(site: Site | None) -> WroteCheckpoint:
+            return newest_object_at(site).written_since
+
         self._controller = Controller(
             self._repository,
             training,
@@ -146,12 +149,8 @@ class App:
             idle_watch = IdleWatch(lambda site: GpuUtilization(metrics_at(site)), settings.idle_minutes, notify)
             measurement = Measurement(lambda site: InstanceMetrics(metrics_at(site)), self._repository.attempts, clock)
             if settings.failure_logs:
-                hang_watch = HangWatch(
-                    self._repository,
-                    lambda site: LogActivity(logs_at(site)),
-                    lambda site: newest_object_at(site).written_since,
-                )
-        unsaved_work = UnsavedWork(self._repository, newest_object_at)
+                hang_watch = HangWatch(self._repository, lambda site: LogActivity(logs_at(site)), checkpoints_at)
+        unsaved_work = UnsavedWork(self._repository, checkpoints_at)
         self._outlook = OutlookService(
             self._repository, consistent_dry_run.cluster, clock, idle_watch, measurement, unsaved_work, hang_watch
         )

@@ -145,6 +145,15 @@ class TestSource:
         ):
             source_of("1", None, tmp_path, (unreachable, broken))
 
+    def test_a_truncated_archive(self, repository: Path, tmp_path: Path) -> None:
+        file = tmp_path / "cut.tar.gz"
+        with tarfile.open(file, "w:gz") as archive:
+            archive.add(repository, "sagemaker-1")
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) // 2])
+        with pytest.raises(Failed, match="cut.tar.gz cannot be unpacked: it is no tar archive, or not all of one"):
+            source_of("1", file, tmp_path, ())
+
     def test_what_is_named_must_have_them(self, tmp_path: Path) -> None:
         with pytest.raises(Failed, match="it has no tests/unit/test_session.py"):
             source_of("1", tmp_path, tmp_path, ())

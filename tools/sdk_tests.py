@@ -169,7 +169,7 @@ def unpacked(file: Path, folder: Path) -> Path:
     try:
         with tarfile.open(file) as content:
             content.extractall(own, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError) as error:  # EOFError: the compressed data is cut
         raise Failed(f"{file} cannot be unpacked: it is no tar archive, or not all of one") from error
     return own
 

@@ -52,6 +52,7 @@ def preview_answer(preview: Preview) -> PreviewAnswer:
     """Return a preview in the form of the API, with at most MOST_LISTED entries in each list."""
     found = preview.comparison
     starts, more_starts = _first(found.starts, lambda it: PreviewedStart(it.job, it.slots))
+    kept_waiting, more_kept_waiting = _first(found.kept_waiting, str)
     evictions, more_evictions = _first(found.evictions, _eviction)
     unstartable, more_unstartable = _first(found.unstartable, _unstartable)
     sooner, more_sooner = _first((it for it in found.waits if it.difference < 0), _wait)
@@ -62,7 +63,8 @@ def preview_answer(preview: Preview) -> PreviewAnswer:
         until=_time(preview.until),
         starts=starts,
         more_starts=more_starts,
-        kept_waiting=found.kept_waiting[:MOST_LISTED],
+        kept_waiting=kept_waiting,
+        more_kept_waiting=more_kept_waiting,
         evictions=evictions,
         more_evictions=more_evictions,
         unstartable=unstartable,

@@ -78,6 +78,13 @@ class Grid:
         """Show only the rows that contain these words."""
         self.element.run_grid_method("setGridOption", "quickFilterText", text)
 
+    async def only_row(self) -> str | None:
+        """Return the id of the row if the filter shows exactly one row."""
+        grid = f"getElement({self.element.id}).api"
+        only = f"{grid}.getDisplayedRowCount() === 1 ? {grid}.getDisplayedRowAtIndex(0).id : null"
+        row: str | None = await self.element.client.run_javascript(f"return {only}", timeout=_BROWSER_SECONDS)
+        return row
+
     async def selected(self) -> list[str]:
         """Return the ids of the selected rows."""
         rows = await self.element.run_grid_method("getSelectedRows", timeout=_BROWSER_SECONDS)

@@ -1,7 +1,6 @@
 """Detect running jobs that have no checkpoint, and so would lose more than an hour of work by a preemption."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from job_queue.adapters.items import stored_request
 from job_queue.adapters.job_repository import JobRepository
@@ -13,29 +12,21 @@ from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import FOR_EVER, Job, epoch
 from job_queue.domain.policy import checkpoint_address
 from job_queue.scheduler import Policy
-
-
-class CheckpointTime(Protocol):
-    """A source of the times of checkpoints, such as `NewestObject`."""
-
-    def __call__(self, address: str) -> float | None:
-        """Return when the newest object below an address was written (epoch seconds); None if there is none."""
-
-    def may_list(self, address: str) -> bool:
-        """Return whether the queue may list the bucket of an address."""
+from job_queue.services.watches.hangs import WroteCheckpoint
 
 
 class UnsavedWork:
     """A detector of attempts without a checkpoint.
 
-    If the bucket of a job's checkpoints may not be listed, the job counts as saved.
+    If it is not known whether an attempt has a checkpoint, the job counts as saved. Examples are a bucket that may not
+    be listed, and a folder with too many objects.
 
-    :param newest_at: returns the source of the times of checkpoints for a site.
+    :param checkpoints_at: returns, for a site, the function that checks the objects under an address in S3.
     """
 
-    def __init__(self, repository: JobRepository, newest_at: Callable[[Site | None], CheckpointTime]) -> None:
+    def __init__(self, repository: JobRepository, checkpoints_at: Callable[[Site | None], WroteCheckpoint]) -> None:
         self._repository = repository
-        self._newest_at = newest_at
+        self._checkpoints_at = checkpoints_at
 
     def check(
         self, jobs: list[Job], policy: Policy, before: SavedWork, now: float, may_go_on: Callable[[], bool]
@@ -77,8 +68,5 @@ class UnsavedWork:
         address = checkpoint_address(stored_request(record.details), record.job, policy)
         if not address:
             return False, True
-        newest = self._newest_at(record.job.site)
-        if not newest.may_list(address):
-            return True, False
-        at = newest(address)
-        return True, at is None or at < epoch(job.started or job.since)
+        wrote_checkpoint = self._checkpoints_at(record.job.site)
+        return True, wrote_checkpoint(address, epoch(job.started or job.since)) is False

@@ -234,6 +234,10 @@ def test_a_source_that_cannot_be_read(
         ({"data": {"x": "s3://a b/c"}}, "must begin with s3:// and a bucket"),
         ({"data": {"x": {"y": "z"}}}, "data.x must be a text"),
         ({"data": "s3://datasets"}, "data must be a table"),
+        (
+            {"data": {f"{'a' * 80}1": "s3://datasets/red\x1b[31m", f"{'a' * 80}2": "s3://datasets/x"}},
+            "all of them printable",
+        ),
     ],
 )
 def test_a_value_that_is_wrong_is_refused(

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.attack
 SESSIONS = "arn:aws:sts::123456789012:assumed-role"
 ANN = f"{SESSIONS}/research/ann"
 PEOPLE = {"AWS": "arn:aws:iam::123456789012:root"}
+ALLOWED = {"Effect": "Allow"}
 NAMED = {"StringEquals": {"sts:RoleSessionName": "${aws:username}"}}
 
 
@@ -41,7 +42,7 @@ def trusts(iam: ScriptedServer, *statements: dict[str, Any]) -> None:
 
 
 def statement(action: Any = "sts:AssumeRole", principal: Any = None, condition: Any = None) -> dict[str, Any]:
-    told = {"Effect": "Allow", "Principal": principal or PEOPLE, "Action": action}
+    told = {**ALLOWED, "Principal": principal or PEOPLE, "Action": action}
     return {**told, "Condition": condition} if condition else told
 
 
@@ -70,7 +71,21 @@ def test_who_an_owner_is_can_be_seen_by_the_arn(caller: str, status: str, told: 
         ([statement()], WARNED),
         ([statement(["sts:AssumeRole", "sts:TagSession"])], WARNED),
         ([statement(condition=NAMED)], OK),
-        ([statement(condition={"StringLike": {"sts:SourceIdentity": "*"}})], OK),
+        ([statement(condition={"StringLike": {"sts:SourceIdentity": "*@example.org"}})], OK),
+        ([statement("STS:assume*", condition={"stringlike": {"STS:rolesessionname": ["ann", "bob-*"]}})], OK),
+        ([statement(condition={"StringLike": {"sts:SourceIdentity": "*"}})], WARNED),
+        ([statement(condition={"StringLike": {"sts:RoleSessionName": ["ann", "*"]}})], WARNED),
+        ([statement(condition={"StringNotLike": {"sts:RoleSessionName": "root"}})], WARNED),
+        ([statement(condition={"StringEqualsIfExists": {"sts:SourceIdentity": "ann"}})], WARNED),
+        ([statement(condition={"Null": {"sts:RoleSessionName": "false"}})], WARNED),
+        *(
+            ([statement(condition=NAMED), statement(action)], WARNED)
+            for action in ("sts:*", "sts:Assume*", "STS:AssumeRole*", "sts:?ssumeRole", "*", ["sts:TagSession", "s*"])
+        ),
+        ([statement(condition=NAMED), statement(["sts:TagSession", "sts:Set*"])], OK),
+        ([statement(condition=NAMED), {**ALLOWED, "Principal": PEOPLE, "NotAction": "sts:TagSession"}], WARNED),
+        ([statement(condition=NAMED), {**ALLOWED, "Principal": PEOPLE, "NotAction": "sts:Assume*"}], OK),
+        ([statement(condition=NAMED), {**ALLOWED, "NotPrincipal": PEOPLE, "Action": "sts:AssumeRole"}], WARNED),
         ([statement(condition=NAMED), statement(principal="*", condition={"Bool": {"a": "true"}})], WARNED),
         ([statement(condition=NAMED), statement(principal={"Service": "sagemaker.amazonaws.com"})], OK),
         ([statement(principal={"Service": "ec2.amazonaws.com"})], WARNED),

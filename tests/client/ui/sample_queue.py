@@ -43,6 +43,8 @@ class SampleQueue(ThreadingHTTPServer):
         self.admin = False  # whether the caller is an admin of the queue
         self.drains: dict[str, Json] = {}  # by pool
         self.past: list[Json] = []
+        self.finished: list[Json] = []  # the latest first
+        self.asked: list[str] = []  # the paths of all requests, with their queries
         self.active: list[Json] = []
         self._fill()
         self.waiting = [self._waiting(place) for place in range(1, waiting + 1)]
@@ -54,6 +56,7 @@ class SampleQueue(ThreadingHTTPServer):
 
     def answer(self, method: str, path: str) -> tuple[int, Json]:
         """What is answered."""
+        self.asked.append(path)
         if self.refuses:
             return 403, {"message": "The queue is being repaired."}
         place = path.partition("?")[0].removeprefix("/prod")
@@ -68,6 +71,8 @@ class SampleQueue(ThreadingHTTPServer):
             "/policy": {"version": 3, "policy": _POLICY},
             "/policy/preview": self._preview(),
         }
+        if place == "/jobs" and "state=finished" in path:
+            return 200, {"jobs": self.finished}
         if place in fixed:
             return 200, fixed[place]
         job = jobs.get(place.rpartition("/")[2])

@@ -169,6 +169,8 @@ def test_002_a_quota_below_running_jobs_is_told_on_the_page_with_what_applying_i
     assert told == lowered
     assert "--force" in force
     assert preview_sentences(PreviewAnswer()) == ["Nothing would change for live jobs."]
+    kept = PreviewAnswer(kept_waiting=("a",), more_kept_waiting=300)
+    assert preview_sentences(kept)[0].startswith("301 jobs would not start now: a")
 
 
 def test_projects_look_different_however_many_there_are() -> None:

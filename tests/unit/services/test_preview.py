@@ -345,19 +345,23 @@ def slow(api: Governed) -> Governed:
     return api
 
 
-def test_long_lists_are_cut_and_counted() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "field", "more"),
+    [(0, 5000, "starts", "moreStarts"), (5000, 0, "keptWaiting", "moreKeptWaiting")],
+)
+def test_long_lists_are_cut_and_counted(before: int, after: int, field: str, more: str) -> None:
     api = Api(slots=0)
     api.queue.policies.max_capacity = 10_000
     document = {
-        "pools": [{"name": "p5", "instance_type": P5, "capacity": 0}],
+        "pools": [{"name": "p5", "instance_type": P5, "capacity": before}],
         "projects": [{"name": "default"}],
         "settings": {"window": 1000},
     }
     api.queue.repository.apply_policy(json.dumps(document), 0, "ada", api.queue.now)
     for number in range(MOST_LISTED + 7):
         api.queue.accept(f"job{number:04}", 1)
-    _, answer = preview(api, capacity={"p5": 5000})
-    assert (len(answer["starts"]), answer["moreStarts"]) == (MOST_LISTED, 7)
+    _, answer = preview(api, capacity={"p5": after})
+    assert (len(answer[field]), answer[more]) == (MOST_LISTED, 7)
 
 
 def test_more_jobs_than_were_read_are_mentioned() -> None:

@@ -30,17 +30,16 @@ class Bucket:
         self.written: dict[str, float] = {}
         self.asked: list[str] = []
         self.broken = False
-        self.open = True
+        self.complete = True  # whether all objects are read
 
-    def __call__(self, address: str) -> float | None:
+    def written_since(self, address: str, since: float) -> bool | None:
         name = address.rpartition("/")[2]
         self.asked.append(name)
         if self.broken:
             raise Unavailable("S3 is slow")
-        return self.written.get(name)
-
-    def may_list(self, address: str) -> bool:
-        return self.open
+        if self.written.get(name, 0) >= since:
+            return True
+        return False if self.complete else None
 
 
 class Watched:
@@ -51,7 +50,7 @@ class Watched:
         self.queue = Harness(slots=30, notify=self._note)
         self.api = Api(slots=30, queue=self.queue)
         self.bucket = Bucket()
-        work = UnsavedWork(self.queue.repository, lambda site: self.bucket)
+        work = UnsavedWork(self.queue.repository, lambda site: self.bucket.written_since)
         self._service = OutlookService(
             self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, unsaved_work=work
         )
@@ -159,10 +158,12 @@ def test_a_job_at_its_own_limit_of_preemptions_loses_nothing(most: int | None, p
     assert bool(unsaved_candidates([job], 1_700_000_000 + HOUR)) is found
 
 
-def test_a_bucket_that_may_not_be_listed_says_nothing(watched: Watched) -> None:
-    watched.bucket.open = False
+def test_a_folder_that_cannot_be_read_completely_says_nothing(watched: Watched) -> None:
     watched.queue.submit("job1")
-    assert watched.look(2 * HOUR) == [] and watched.bucket.asked == []
+    watched.bucket.complete = False
+    watched.bucket.written["job1"] = watched.queue.now - 60
+    assert watched.look(2 * HOUR) == [] and watched.unsaved_since("job1") is None
+    assert watched.look(HOUR) == [] and watched.bucket.asked == ["job1"]
 
 
 def test_an_outage_of_s3_says_nothing_and_is_tried_again(watched: Watched) -> None:

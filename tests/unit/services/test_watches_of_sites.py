@@ -24,13 +24,6 @@ class Bucket:
         self._asked = asked
         self._site = site
 
-    def __call__(self, address: str) -> float | None:
-        self._asked.append((address, self._site))
-        return None
-
-    def may_list(self, address: str) -> bool:
-        return True
-
     def written_since(self, address: str, since: float) -> bool | None:
         self._asked.append((address, self._site))
         return False
@@ -50,7 +43,7 @@ class Watched:
             self.queue.clock,
             IdleWatch(self._utilization_at, 30, lambda event: None),
             measurement,
-            UnsavedWork(self.queue.repository, lambda site: Bucket(self.asked, site)),
+            UnsavedWork(self.queue.repository, lambda site: Bucket(self.asked, site).written_since),
             HangWatch(self.queue.repository, self._log_at, lambda site: Bucket(self.asked, site).written_since),
         )
         self.queue.submit("job1")

@@ -58,7 +58,7 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
         names = _names([start.job for start in preview.starts], count, named)
         parts.append(f"{amount(count, 'job')} would start now: {names}.")
     if preview.kept_waiting:
-        count = len(preview.kept_waiting)
+        count = len(preview.kept_waiting) + preview.more_kept_waiting
         parts.append(f"{amount(count, 'job')} would not start now: {_names(preview.kept_waiting, count, named)}.")
     shown = preview.evictions[:listed]
     for eviction in shown:

@@ -115,13 +115,13 @@ def check_settings(settings: Mapping[str, Any], source: str) -> None:
                 " Set others by smq config set."
             )
     texts = {name: value for name, value in settings.items() if name not in ("volume", "checkpoint", "data")}
-    data = settings.get("data", {})
-    if isinstance(data, dict):
-        texts.update({f"data.{path[:80]}": value for path, value in data.items()})
-        for path in data:
-            _check_text("a path in data", path, source)
     for name, value in texts.items():
         _check_text(name, value, source)
+    data = settings.get("data", {})
+    if isinstance(data, dict):
+        for path, address in data.items():
+            _check_text("a path in data", path, source)
+            _check_text(f"data.{path[:80]}", address, source)
     parse_defaults({name: settings[name] for name in _JOBS if name in settings}, source, {})
     for name, (form, what) in _FORMS.items():
         if name in settings and not form.fullmatch(settings[name]):

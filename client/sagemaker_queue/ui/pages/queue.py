@@ -30,9 +30,15 @@ _ENDED = 200  # maximum number of the latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:
+<<<<<<< HEAD
     """Add the elements of the page to a tab. They are updated whenever the tab has new data of the queue (a View)."""
     ended: list[JobSummary] = []
     known: list[str] = []
+=======
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
+    ended = _FinishedJobs(tab)
+    visible: list[str] = []
+>>>>>>> fix-h
     with ui.row().classes("items-center w-full justify-between"):
         heading("Queue")
         count = ui.label().classes("smq-faint").props("role=status")
@@ -70,32 +76,67 @@ def queue_page(tab: Tab) -> None:
         empty.clear()
         with empty:
             getting_started(view)
-        jobs = {job.job: job for job in (*view.live, *ended)}
+        jobs = {job.job: job for job in (*view.live, *ended.jobs)}
         waiting = sum(job.waits for job in view.live)
         count.set_text(f"{amount(len(view.live) - waiting, 'job')} active, {waiting} waiting")
         mine = view.identity.owner
-        table.rows([_row(job) for job in jobs.values() if not only_mine.value or job.owner == mine])
-        known[:] = jobs
+        shown = [job for job in jobs.values() if not only_mine.value or job.owner == mine]
+        table.rows([_row(job) for job in shown])
+        visible[:] = [job.job for job in shown]
         actions.update(jobs)
 
+    async def update(view: View) -> None:
+        await ended.update(view)
+        show(view)
+
     async def choose_ended() -> None:
-        ended[:] = (await tab.ask(_latest_ended, tab)) or [] if with_ended.value else []
+        await ended.include(with_ended.value)
         show(tab.view)
 
     async def select() -> None:
         actions.select(await table.selected())
 
-    def open_match() -> None:
-        meant = [name for name in known if (words.value or "") in name]
-        if len(meant) == 1 or words.value in meant:
-            ui.navigate.to(f"/job/{words.value if words.value in meant else meant[0]}")
+    async def open_match() -> None:
+        """Open the job with the name in the filter, or else the only job that the filter shows."""
+        name = (words.value or "").strip()
+        if job := name if name in visible else await table.only_row():
+            ui.navigate.to(f"/job/{job}")
 
     words.on("keydown.enter", open_match)
     only_mine.on_value_change(lambda: show(tab.view))
     words.on_value_change(lambda: table.filter(words.value or ""))
     with_ended.on_value_change(choose_ended)
     table.element.on("selectionChanged", select)
-    tab.on_update(show)
+    tab.on_update(update)
+
+
+class _FinishedJobs:
+    """The latest finished jobs, if the table includes them. They are read again only after a job has finished."""
+
+    def __init__(self, tab: Tab) -> None:
+        self.jobs: list[JobSummary] = []
+        self._tab = tab
+        self._included = False
+        self._live: set[str] = set()  # the live jobs of the latest view
+        self._missing: set[str] = set()  # jobs that have left the live jobs, and that the list does not have yet
+
+    async def include(self, included: bool) -> None:
+        """Read the finished jobs, or forget them."""
+        self._included = included
+        await self._read()
+
+    async def update(self, view: View) -> None:
+        """Read the finished jobs if a job has left the live jobs, and once more if the list was out of date."""
+        left, self._live = self._live, {job.job for job in view.live}
+        left -= self._live
+        if self._included and (left or self._missing):
+            await self._read()
+            self._missing = left - {job.job for job in self.jobs}
+
+    async def _read(self) -> None:
+        found = await self._tab.ask(_latest_ended, self._tab) if self._included else []
+        if found is not None:
+            self.jobs = found if self._included else []
 
 
 def _latest_ended(tab: Tab) -> list[JobSummary]:

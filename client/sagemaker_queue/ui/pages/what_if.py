@@ -204,7 +204,7 @@ def preview_sentences(answer: PreviewAnswer) -> list[str]:
     if answer.starts:
         parts.append(_counted([each.job for each in answer.starts], answer.more_starts, "would start now"))
     if answer.kept_waiting:
-        parts.append(_counted(list(answer.kept_waiting), 0, "would not start now"))
+        parts.append(_counted(list(answer.kept_waiting), answer.more_kept_waiting, "would not start now"))
     for each in answer.evictions[:_NAMED]:
         parts.append(f"{each.job} would be stopped for {each.claimant} ({each.rule}).")
     if answer.unstartable:

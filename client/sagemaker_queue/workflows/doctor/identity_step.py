@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import boto3
@@ -19,6 +20,7 @@ _ROLE_SESSION = re.compile(r"arn:[^:]+:sts::[^:]*:assumed-role/([^/]+)/([^/]+)")
 _OF_IDENTITY_CENTER = "AWSReservedSSO_"
 _MACHINE = re.compile(r"i-[0-9a-f]{8,17}")
 _NAMING = frozenset({"sts:rolesessionname", "sts:sourceidentity"})
+_LIMITING = frozenset({"stringequals", "stringequalsignorecase", "stringlike"})
 _READABLE = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
 _NAME_YOURSELF = (
     "Give your session a name (role_session_name in the profile, or AWS_ROLE_SESSION_NAME), and have the role's trust"
@@ -68,20 +70,36 @@ def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None
     except (BotoCoreError, ClientError):
         return None
     statements = list(_assume_role_statements(trust)) if isinstance(trust, Mapping) else []
-    return bool(statements) and all(_conditions(statement) & _NAMING for statement in statements)
+    return bool(statements) and all(map(_limits_names, statements))
 
 
 def _assume_role_statements(trust: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the statements that let people assume the role."""
     for statement in _listed(trust.get("Statement", [])):
-        actions = {str(action).lower() for action in _listed(statement.get("Action", []))}
-        principal = statement.get("Principal")
+        principal = statement.get("Principal", "*")  # without it, the statement has NotPrincipal
         of_people = principal == "*" or isinstance(principal, Mapping) and "AWS" in principal
-        if statement.get("Effect") == "Allow" and of_people and actions & {"sts:assumerole", "sts:*", "*"}:
+        if statement.get("Effect") == "Allow" and of_people and _includes_assume_role(statement):
             yield statement
 
 
-def _conditions(statement: Mapping[str, Any]) -> set[str]:
-    return {str(key).lower() for keys in statement.get("Condition", {}).values() for key in keys}
+def _includes_assume_role(statement: Mapping[str, Any]) -> bool:
+    if "NotAction" in statement:
+        return not _any_fits(statement["NotAction"])
+    return _any_fits(statement.get("Action", []))
+
+
+def _any_fits(actions: Any) -> bool:
+    """Return whether an action, which may contain * and ? and ignores case, includes sts:AssumeRole."""
+    return any(fnmatchcase("sts:assumerole", str(action).lower()) for action in _listed(actions))
+
+
+def _limits_names(statement: Mapping[str, Any]) -> bool:
+    """Return whether a condition limits the names to values. Negations, IfExists and wildcards alone do not count."""
+    return any(
+        operator.lower() in _LIMITING and key.lower() in _NAMING and all(str(it).strip("*?") for it in _listed(values))
+        for operator, keys in statement.get("Condition", {}).items()
+        for key, values in keys.items()
+    )
 
 
 def _listed(value: Any) -> list[Any]:

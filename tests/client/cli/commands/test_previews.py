@@ -144,9 +144,11 @@ class TestPreview:
         evictions = [{"job": "a", "claimant": "b", "rule": "Priority"}]
         waits = [{"job": "late", "startNow": AT, "startThen": None}]
         more = {"evictions": evictions, "moreEvictions": 5, "later": waits, "moreLater": 7}
+        more |= {"keptWaiting": ["first"], "moreKeptWaiting": 9}
         server.answers(200, {**NOTHING, **more})
         assert main(["policy", "preview", policy]) == 0
         out = capsys.readouterr().out
+        assert "10 jobs would not start now: first and 9 more." in out
         assert "... and 5 more would be stopped." in out and "... and 7 more\n" in f"{out}\n"
 
     def test_what_it_drops(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:

@@ -33,7 +33,13 @@ class S3:
         return {"IsTruncated": more, **({"Contents": contents} if contents else {}), **following}
 
     def newest(self, address: str, *buckets: str) -> float | None:
-        return NewestObject(cast(Any, self), buckets or ("team-*",), lambda: self.now)(address)
+        return self._lookup(*buckets)(address)
+
+    def written_since(self, address: str, since: float, *buckets: str) -> bool | None:
+        return self._lookup(*buckets).written_since(address, since)
+
+    def _lookup(self, *buckets: str) -> NewestObject:
+        return NewestObject(cast(Any, self), buckets or ("team-*",), lambda: self.now)
 
 
 def test_the_newest_counts_wherever_it_stands() -> None:
@@ -53,6 +59,16 @@ def test_of_very_many_objects_the_first_pages_are_looked_at() -> None:
     s3 = S3({f"run/{number:05}": NOW + number for number in range(20)}, page=2)
     assert s3.newest("s3://team-models/run") == NOW + 2 * PAGES - 1
     assert s3.calls == PAGES
+
+
+def test_nothing_was_written_only_if_all_objects_were_read() -> None:
+    written = {f"run/{number:05}": NOW for number in range(2 * PAGES)}
+    run = "s3://team-models/run"
+    assert S3(written, page=2).written_since(run, NOW) is True
+    assert S3(written, page=2).written_since(run, NOW + 1) is False
+    assert S3({}).written_since(run, NOW) is False
+    assert S3({**written, "run/last": NOW + 2}, page=2).written_since(run, NOW + 1) is None
+    assert S3(written).written_since(run, NOW, "team-data") is None
 
 
 def test_a_slow_answer_is_the_last() -> None:
