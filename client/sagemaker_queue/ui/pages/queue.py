@@ -30,15 +30,9 @@ _ENDED = 200  # maximum number of the latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:
-<<<<<<< HEAD
     """Add the elements of the page to a tab. They are updated whenever the tab has new data of the queue (a View)."""
-    ended: list[JobSummary] = []
-    known: list[str] = []
-=======
-    """Add the elements of the page to a tab; every new view of the tab updates them."""
     ended = _FinishedJobs(tab)
     visible: list[str] = []
->>>>>>> fix-h
     with ui.row().classes("items-center w-full justify-between"):
         heading("Queue")
         count = ui.label().classes("smq-faint").props("role=status")

@@ -102,8 +102,8 @@ def test_unreadable_entries_are_left_out_alone(tmp_path: Path, s3: Any, capsys: 
         (tmp_path / "set" / name).write_text("one")
     reasons = {"b/a-long": "File name too long", "b/a-loop": "Too many levels of symbolic links"}
     if UNREADABLE.exists():  # on Linux
-        (tmp_path / "set" / "b" / "a-secret").symlink_to(UNREADABLE)
-        reasons["b/a-secret"] = "Permission denied"
+        (tmp_path / "set" / "b" / "a-refused").symlink_to(UNREADABLE)
+        reasons["b/a-refused"] = "Permission denied"
     assert main(["data", "put", "set", "s3://sets/a"]) == 1
     out, err = capsys.readouterr()
     assert out == "3 files, 9 bytes, uploaded to s3://sets/a\n"
