@@ -27,6 +27,7 @@ from pathlib import Path
 
 import requests
 
+from local_cloud.sagemaker.job_processes.instance import MEMBER_CHECK
 from tools.install import PIP, pinned
 from tools.matrix import UV, run, uv_settings
 
@@ -168,7 +169,7 @@ def unpacked(file: Path, folder: Path) -> Path:
     own.mkdir(parents=True)
     try:
         with tarfile.open(file) as content:
-            content.extractall(own, filter="data")
+            content.extractall(own, **MEMBER_CHECK)  # noqa: S202
     except (tarfile.TarError, EOFError) as error:  # EOFError: the compressed data is cut
         raise Failed(f"{file} cannot be unpacked: it is no tar archive, or not all of one") from error
     return own

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.sagemaker.job_processes.instance import MEMBER_CHECK
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.thorough
@@ -66,7 +67,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"the history of this checkout does not reach {EARLIER}")
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+        files.extractall(folder, **MEMBER_CHECK)
     return folder
 
 

@@ -17,7 +17,7 @@ _INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "OM
 _LONGEST_VARIABLE = 128 * 1024  # bytes with name and final NUL; Linux starts no program with a longer variable
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/intermediate", "code")
 # Python before 3.11.4 (3.11.2 in Debian 12) cannot check archives. The check may be skipped for the user's own archive.
-_CHECKED: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+MEMBER_CHECK: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 class Instance:
@@ -75,7 +75,7 @@ class Instance:
     def unpack_code(self, archive: Path) -> None:
         """Unpack the user's sourcedir.tar.gz for the image's `train`. Raise tarfile.TarError or OSError."""
         with tarfile.open(archive) as tar:
-            tar.extractall(self.source, **_CHECKED)  # noqa: S202
+            tar.extractall(self.source, **MEMBER_CHECK)  # noqa: S202
         image.write_train_script(self.cluster.folder, self.host, self.source, self.cwd, self.script)
 
     @property
