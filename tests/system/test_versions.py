@@ -67,7 +67,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"the history of this checkout does not reach {EARLIER}")
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(folder, **MEMBER_CHECK)
+        files.extractall(folder, **MEMBER_CHECK)  # noqa: S202
     return folder
 
 

@@ -712,7 +712,7 @@ def _quota_below_running_jobs() -> list[Slip]:
 
 BUGS = {
     "token-not-checked": Bug(_token_not_checked, (6,)),
-    "token-not-moved": Bug(_token_checked_but_not_moved, (917,)),
+    "token-not-moved": Bug(_token_checked_but_not_moved, (949,)),
     "no-intent": Bug(_no_intent, (0,)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3,)),
@@ -762,7 +762,7 @@ BUGS = {
     "lag-counts-as-failure": Bug(_lag_counts_as_failure, (31,)),
     "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt, (53,)),
     "copy-is-stopped": Bug(_copy_is_stopped, (230,)),
-    "late-end-of-another-external": Bug(_late_end_of_another_external_job, (186,)),
+    "late-end-of-another-external": Bug(_late_end_of_another_external_job, (740,)),
     "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (79,)),
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (210,)),
