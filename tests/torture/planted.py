@@ -743,7 +743,7 @@ BUGS = {
     "unclear-name-given-up": Bug(_unclear_name_given_up, (175,)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1264,)),
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
-    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (2124,)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (2131,)),
     "size-asked-for": Bug(_size_asked_for, (18,)),
     "seat-freed-at-stop-request": Bug(_allocation_freed_at_stop_request, (3,), kind=Kind.SHARED),
     "report-unheard": Bug(_report_unheard, (0,), kind=Kind.SHARED),
