@@ -764,7 +764,7 @@ BUGS = {
     "copy-is-stopped": Bug(_copy_is_stopped, (230,)),
     "late-end-of-another-external": Bug(_late_end_of_another_external_job, (740,)),
     "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (79,)),
-    "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
+    "late-call-forgotten": Bug(_late_call_forgotten, scenarios=("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (210,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (152,)),
     "late-report-turns-back": Bug(_late_report_turns_back, (144,)),
