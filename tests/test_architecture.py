@@ -251,6 +251,16 @@ def the_contract_is_light(module: Module) -> Iterator[str]:
             yield f"imports {name}"
 
 
+def the_client_runs_on_older_pythons(module: Module) -> Iterator[str]:
+    """10. The client and the contract need no arguments of the standard library that Python 3.9 does not know."""
+    if not (module.is_in("sagemaker_queue") or module.is_in("api_contract")):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            newer = {"dataclass": {"slots", "kw_only"}, "zip": {"strict"}}.get(node.func.id, set())
+            yield from (f"calls {node.func.id} with {it.arg}" for it in node.keywords if it.arg in newer)
+
+
 RULES: list[Callable[[Module], Iterator[str]]] = [
     the_core_is_pure,
     the_domain_knows_no_storage,
@@ -261,6 +271,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
     only_settings_reads_the_environment,
     the_scheduler_has_one_entrance,
     the_contract_is_light,
+    the_client_runs_on_older_pythons,
 ]
 
 
@@ -484,6 +495,8 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_scheduler_has_one_entrance, "job_queue.controller.cycle", "from job_queue.scheduler.model import Plan"),
         (the_contract_is_light, "api_contract.models", "import yaml"),
         (the_contract_is_light, "api_contract.models", "from pydantic import BaseModel"),
+        (the_client_runs_on_older_pythons, "sagemaker_queue.cli", "@dataclass(slots=True)\nclass A: ..."),
+        (the_client_runs_on_older_pythons, "api_contract.models", "zip(a, b, strict=True)"),
     ],
 )
 def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

@@ -14,7 +14,7 @@ MOST = 10
 """The largest number of attempts that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LowUse:
     """An attempt that used little of its GPUs."""
 
