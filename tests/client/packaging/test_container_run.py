@@ -18,6 +18,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -565,6 +566,7 @@ def is_connected(process: subprocess.Popen[str]) -> bool:
     return False
 
 
+@pytest.mark.skipif(find_spec("pip") is None, reason="this Python has no pip")
 def test_requirements_are_installed_for_a_job_without_a_command(container: Container) -> None:
     output, _ = container.start(idle_end="0.2", files={"requirements.txt": "# none\n"}).communicate(timeout=PATIENCE)
     assert "-m pip install" in output and output.splitlines()[-1].endswith("the job ends"), output

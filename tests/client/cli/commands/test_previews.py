@@ -13,6 +13,7 @@ import pytest
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.policy import check
+from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.client.samples import SEE, refused
 from tests.client.terminal import Terminal
 
@@ -228,6 +229,7 @@ class TestCapacity:
         assert server.received == []
 
 
+@pytest.mark.skipif(sys.version_info < REQUIRED_PYTHON, reason="the queue's rules need a newer Python")
 class TestCheck:
     """Whether it could be applied."""
 
