@@ -65,7 +65,9 @@ class Members:
             self._stream.begin_header()
             try:
                 tar = tarfile.open(fileobj=self._stream, mode="r:", errorlevel=1)  # type: ignore[call-overload]  # noqa: SIM115
-                while tar.firstmember is not None:  # before Python 3.11, `next` fails in an archive without members
+                if tar.firstmember is None:  # before Python 3.11, `next` fails in an archive without members
+                    return
+                while True:
                     self._stream.begin_header()
                     member = tar.next()
                     if member is None:

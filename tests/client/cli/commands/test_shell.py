@@ -192,7 +192,7 @@ def test_remote_debugging_is_enabled_once_and_said(
 
 
 def test_an_attempt_that_has_remote_debugging_already_is_not_changed(aws: Aws, server: ScriptedServer) -> None:
-    model = botocore.session.get_session().get_service_model("sagemaker")
+    model: Any = botocore.session.get_session().get_service_model("sagemaker")
     if "RemoteDebugConfig" not in model.operation_model("DescribeTrainingJob").output_shape.members:
         pytest.skip("this version of boto3 does not know RemoteDebugConfig")
     server.always_answers(200, plain_job())
