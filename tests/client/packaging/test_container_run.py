@@ -383,7 +383,11 @@ class TestForeignCode:
         assert left <= {"input", "output", "bin", "work", "work.lock"} and not list(container.root.glob("work/*"))
         assert {path.name for path in tmp_path.iterdir()} == {"ml"} and not Path("/tmp/smq-owned").exists()
 
-    @pytest.mark.parametrize("content", [b"other", b"", b"\x1f\x8b\x08\0", gzip.compress(bytes(50_000_000))])
+    @pytest.mark.parametrize(
+        "content",
+        [b"other", b"", b"\x1f\x8b\x08\0", gzip.compress(bytes(50_000_000))],
+        ids=["other", "empty", "cut", "zeros"],
+    )
     def test_an_overwritten_archive_is_not_unpacked(self, container: Container, content: bytes) -> None:
         good = archive_of(member("train.py"))
         source = f"{hashlib.sha256(good).hexdigest()} {len(good)}"
