@@ -1,6 +1,7 @@
 """What a training job finds, does and leaves: real processes, real S3, real logs."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -341,6 +342,30 @@ def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: b
     assert emulator.keys(f"{name}/") == [f"{name}/steps/all"]
     assert not Path("/tmp/a-new-folder").exists()
     assert not Path("/a-new-folder").exists()
+
+
+def test_entries_beside_a_new_folder_may_vanish_while_it_is_made(emulator: Emulator, tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        places = [tmp_path / f"entry{number}" for number in range(300)]
+        while not ended.is_set():
+            for place in places:
+                place.mkdir()
+            for place in places:
+                place.rmdir()
+
+    others = threading.Thread(target=come_and_go)
+    others.start()
+    try:
+        for number in range(3):
+            config = {"S3Uri": f"s3://{BUCKET}/vanish", "LocalPath": str(tmp_path / "new" / "folder")}
+            emulator.create(f"vanish-{number}", "true", CheckpointConfig=config)
+            job = emulator.ended(f"vanish-{number}")
+            assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    finally:
+        ended.set()
+        others.join()
 
 
 def test_each_instance_has_its_own_checkpoint_folder_until_all_is_restored(emulator: Emulator) -> None:

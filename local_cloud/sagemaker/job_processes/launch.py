@@ -76,20 +76,30 @@ class _Mounts:
         cover.mkdir()
         _mount("tmpfs", str(cover), "tmpfs", 0, f"mode={parent.stat().st_mode & 0o7777:o}")
         for entry in parent.iterdir():
-            place = cover / entry.name
-            if entry.is_symlink():
-                place.symlink_to(entry.readlink())
-                continue
-            if entry.is_dir():
-                place.mkdir()
-            else:
-                place.touch()
-            _mount(str(entry), str(place), None, MS_BIND | MS_REC)
+            _show(entry, cover / entry.name)
         (cover / target.relative_to(parent)).mkdir(parents=True)
         if parent == Path("/"):  # a mount over the root has no effect, so the cover becomes the root
             os.chroot(cover)
         else:
             _mount(str(cover), str(parent), None, MS_BIND | MS_REC)
+
+
+def _show(entry: Path, place: Path) -> None:
+    """Show an entry of a folder at another place; no effect if another process has removed or replaced the entry."""
+    try:
+        if entry.is_symlink():
+            place.symlink_to(entry.readlink())
+            return
+        if entry.is_dir():
+            place.mkdir()
+        else:
+            place.touch()
+        _mount(str(entry), str(place), None, MS_BIND | MS_REC)
+    except (FileNotFoundError, NotADirectoryError):
+        if place.is_dir():
+            place.rmdir()
+        else:
+            place.unlink(missing_ok=True)
 
 
 def _enter_namespace() -> None:
