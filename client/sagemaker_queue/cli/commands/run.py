@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from sagemaker_queue.cli.output import DONE, USAGE
 from sagemaker_queue.cli.parser import argument, command, connection, flag, option
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
+from sagemaker_queue.workflows.signal_handlers import signal_handlers
 from sagemaker_queue_startup import VARIABLE
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def serve(server: Server) -> int:
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _handlers({signal.SIGTERM: end}):
+    with signal_handlers({signal.SIGTERM: end}):
         try:
             print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
             print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
@@ -166,7 +167,7 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
     handlers: dict[int, Any] = {getattr(signal, name): forward for name in names if hasattr(signal, name)}
     if _has_terminal():
         handlers[signal.SIGINT] = lambda *_: None  # the terminal sends SIGINT to both processes
-    with _handlers(handlers):
+    with signal_handlers(handlers):
         try:
             process = subprocess.Popen([program, *command[1:]], env=environment_for(server.address, os.environ))
         except OSError as error:
@@ -176,17 +177,6 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
             process.send_signal(number)
         code = process.wait()
     return code if code >= 0 else 128 - code  # as in a shell
-
-
-@contextmanager
-def _handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Handle these signals, and restore the former handlers at the end of the block."""
-    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -219,7 +209,7 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
         # Restore the default of the signals that Python ignores, because the program inherits ignored signals.
-        with _handlers(dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)):
+        with signal_handlers(dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_DFL)):
             os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
     except OSError as error:
         print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)

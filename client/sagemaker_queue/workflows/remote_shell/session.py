@@ -19,6 +19,7 @@ from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
+from sagemaker_queue.workflows.signal_handlers import signal_handlers
 
 LOOK_SECONDS = 5.0  # seconds between two checks whether the attempt still runs
 _TO_END_SECONDS = 3.0  # seconds for the plugin, and then its output, to end after the session was terminated
@@ -208,9 +209,5 @@ def _signals_left_to_plugin() -> Iterator[None]:
     """
     names = ("SIGINT", "SIGQUIT", "SIGTSTP")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-    try:
+    with signal_handlers(dict.fromkeys(numbers, lambda *_: None)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

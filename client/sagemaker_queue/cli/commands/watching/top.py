@@ -17,6 +17,7 @@ from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.presentation.text.top import ORDER_KEYS, TopView, top_page
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, states
 from sagemaker_queue.workflows.poller import Poller
+from sagemaker_queue.workflows.signal_handlers import signal_handlers
 
 TIMEOUT_SECONDS = (5.0, 20.0)
 
@@ -71,9 +72,5 @@ def _ended_by_signals() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    former = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), end)):
         yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
