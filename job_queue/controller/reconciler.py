@@ -373,8 +373,8 @@ class Reconciler(ControllerPart):
             if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan or job.name in accepted
         ]
         steps += [(job.name, partial(self._check_external, job)) for job in self._rotating_batch(external_to_check)]
-        # The name of a starting attempt may belong to another training job. The launch counts that training job while
-        # it is alive, but not its warm pool. So warm pools with such names are described here.
+        # Another training job may have the name of a starting attempt. The launch counts the instances of a live one,
+        # but not those of a warm pool. So warm pools with such names are described here.
         unknown_keys = sorted((walk.alive - known) | (walk.warm - accepted - counted))
         steps += [(key, partial(self._check_unknown, key, site)) for key in self._rotating_batch(unknown_keys)]
         adoptions, unchecked, has_progress = [], set(unknown_keys), not steps

@@ -20,7 +20,7 @@ _MISSING = "ResourceNotFoundException"
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """One answer of FilterLogEvents."""
+    """An answer of FilterLogEvents."""
 
     events: "list[FilteredLogEventTypeDef]"  # of the streams of containers; can be empty although more pages follow
     is_last: bool

@@ -16,7 +16,7 @@ TOOLKIT_PREFIX = "sagemaker_"
 
 @dataclass(frozen=True)
 class Cluster:
-    """One training job as all its instances see it: request, hosts, folder and environment."""
+    """The parts of a training job that all its instances share: request, hosts, folder and environment."""
 
     name: str
     arn: str

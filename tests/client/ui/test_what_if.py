@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import browsing, page_of, smq_ui
+from tests.browser import Served, browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import sample_queue
 from tests.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+
+def open_texts(page: Page, served: Served) -> tuple[Locator, Locator]:
+    """Open the page What if, and return the cards of both policies with their texts open."""
+    page.goto(f"{served.address}what-if")
+    page.get_by_text("The whole policy, as text").first.click()
+    page.get_by_text("The whole policy, as text").last.click()
+    cards = page.locator(".smq-card").filter(has=page.get_by_role("button", name="Try this text"))
+    return cards.first, cards.last
 
 
 @pytest.mark.thorough
@@ -34,11 +46,7 @@ def test_a_late_answer_does_not_replace_a_newer_request(tmp_path: Path, monkeypa
             return status, body
 
         monkeypatch.setattr(queue, "answer", answer_at_the_gate)
-        page.goto(f"{served.address}what-if")
-        page.get_by_text("The whole policy, as text").first.click()
-        page.get_by_text("The whole policy, as text").last.click()
-        cards = page.locator(".smq-card").filter(has=page.get_by_role("button", name="Try this text"))
-        first, second = cards.first, cards.last
+        first, second = open_texts(page, served)
         first.get_by_role("button", name="Try this text").click()
         until(lambda: asked)
         first.locator(".cm-content").fill("pools: 2026-02-30")
@@ -80,11 +88,7 @@ def test_an_error_clears_the_figure_and_only_the_newest_try_is_sent(
             return answer(method, path)
 
         monkeypatch.setattr(queue, "answer", answer_at_the_gate)
-        page.goto(f"{served.address}what-if")
-        page.get_by_text("The whole policy, as text").first.click()
-        page.get_by_text("The whole policy, as text").last.click()
-        cards = page.locator(".smq-card").filter(has=page.get_by_role("button", name="Try this text"))
-        first, second = cards.first, cards.last
+        first, second = open_texts(page, served)
         figure = page.get_by_label("Mean wait of each project")
 
         first.get_by_role("button", name="Try this text").click()
