@@ -240,7 +240,7 @@ class SimulatedSageMaker(FakeTraining):
         self.former: dict[str, list[str]] = {}  # name -> what the deleted training jobs of that name are called here
         self.stopped_theirs: list[tuple[str, bool]] = []  # just now by the queue, and whether by a late call
         self.again: set[str] = set()  # deleted attempts that another call of the queue has launched again
-        self.landing = False  # whether a late call takes effect now
+        self.landing = False  # whether a late call takes effect now, or has just done so
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.launches: dict[str, Launch] = {}  # by the name of the training job
         self.launched: list[str] = []  # just now, by calls that were not late

@@ -296,10 +296,11 @@ class Invariants:
         """Check that an external job whose record is deleted has ended, and that its instances are not kept warm.
 
         An invocation may have described an earlier training job of the name. A launch may have been expected on these
-        instances, and have got others.
+        instances, and have got others. A delete that takes effect late may have been sent before this training job was
+        created: the next tick counts it again.
         """
         sagemaker, row = self._sagemaker, self.row(name_in(name).rpartition("-qstamp-")[0]) or {}
-        if name not in sagemaker.theirs or sagemaker.created[name] >= now - LAMBDA_SECONDS:
+        if sagemaker.landing or name not in sagemaker.theirs or sagemaker.created[name] >= now - LAMBDA_SECONDS:
             return
         if row.get("jobState") in ACTIVE_STATES and launched_in(row) == name:
             return  # the queue may take it for the attempt, which counts by itself

@@ -273,8 +273,8 @@ class World:
             self.say(f"late {late.call.kind} {late.call.words} takes effect")
             self.sagemaker.landing = True
             self.take_effect(late.call)
-            self.sagemaker.landing = False
             self.check()
+            self.sagemaker.landing = False
 
     def fate_of_broken(self, call: Call | None, rng: random.Random) -> Fault:
         """Draw the fate of a call to a region that is broken; NONE for a call to any other one."""
