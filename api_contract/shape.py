@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Any, TypeVar
@@ -23,6 +24,21 @@ def in_utc(time: datetime) -> datetime:
     Raises OverflowError if the time in UTC is outside the range of datetime.
     """
     return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+_preparing = threading.Lock()
+ConvertedType = TypeVar("ConvertedType")
+
+
+def convert(data: object, kind: type[ConvertedType], *, strict: bool = True) -> ConvertedType:
+    """Convert decoded JSON to a type, from several threads if necessary. See msgspec.convert.
+
+    msgspec reads the fields of a type at the first conversion to it. If two threads do so at the same time, the process
+    may crash (msgspec 0.22).
+    """
+    with _preparing:
+        msgspec.json.Decoder(kind)  # reads the fields of the type if they have not been read
+    return msgspec.convert(data, kind, strict=strict)
 
 
 ShapeType = TypeVar("ShapeType", bound="Shape")
@@ -48,7 +64,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True
         not an object of this class, or a required member is missing.
         """
         try:
-            return msgspec.convert(_without_nulls(data), cls)
+            return convert(_without_nulls(data), cls)
         except msgspec.ValidationError as error:
             raise UnreadableError(f"{cls.__name__}: {error}") from None
 

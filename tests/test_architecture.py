@@ -46,6 +46,12 @@ FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
 SCHEMA_READERS = {"job_queue.scheduler.documents.policy_schema", "job_queue.scheduler.documents.policy_document"}
 FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}
 
+CONVERTERS = {
+    "api_contract.shape", "job_queue.adapters.items", "job_queue.adapters.records.attempt_history",
+    "job_queue.adapters.records.outlook_record", "job_queue.adapters.sagemaker",
+    "job_queue.domain.requests.training_request",
+}  # fmt: skip
+
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
     "job_queue.adapters.carriers.agent_log", "job_queue.adapters.carriers.mailbox",
@@ -261,6 +267,12 @@ def the_client_runs_on_older_pythons(module: Module) -> Iterator[str]:
             yield from (f"calls {node.func.id} with {it.arg}" for it in node.keywords if it.arg in newer)
 
 
+def types_are_prepared(module: Module) -> Iterator[str]:
+    """11. Only modules that have let msgspec read the types' fields convert to types, because threads convert, too."""
+    if module.name not in CONVERTERS and "msgspec.convert" in module.attributes | module.imports:
+        yield "calls msgspec.convert"
+
+
 RULES: list[Callable[[Module], Iterator[str]]] = [
     the_core_is_pure,
     the_domain_knows_no_storage,
@@ -272,6 +284,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
     the_scheduler_has_one_entrance,
     the_contract_is_light,
     the_client_runs_on_older_pythons,
+    types_are_prepared,
 ]
 
 
@@ -497,6 +510,8 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_contract_is_light, "api_contract.models", "from pydantic import BaseModel"),
         (the_client_runs_on_older_pythons, "sagemaker_queue.cli", "@dataclass(slots=True)\nclass A: ..."),
         (the_client_runs_on_older_pythons, "api_contract.models", "zip(a, b, strict=True)"),
+        (types_are_prepared, "job_queue.api.requests", "msgspec.convert({}, int)"),
+        (types_are_prepared, "sagemaker_queue.api.client", "from msgspec import convert"),
     ],
 )
 def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

@@ -86,6 +86,16 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
 """Exceptions: field -> stored name. All other fields are stored under their names in camel case (`maxParallel`)."""
 
 
+def prepare_conversion(*kinds: Any) -> None:
+    """Let msgspec read the fields of types now, so that threads may convert to these types at the same time.
+
+    msgspec reads the fields at the first conversion to a type. If two threads do so at the same time, the process may
+    crash (msgspec 0.22).
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
 class Form(Generic[RecordType]):
     """The stored form of records of a type: a Struct that has the fields of the type under stored names.
 
@@ -98,6 +108,7 @@ class Form(Generic[RecordType]):
         self._kind = kind
         self._if_any = frozenset(if_any)
         self._nulls = nulls
+        prepare_conversion(self.row, kind)
 
     def item(self, record: RecordType) -> Item:
         """Return the attributes of a record."""

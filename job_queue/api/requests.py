@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from api_contract.shape import Body
+from api_contract.shape import Body, convert
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.validation.issue import first, member, shown
 
@@ -44,7 +44,7 @@ def _read(kind: type[BodyType], content: Mapping[str, Any], *, strict: bool) -> 
     for name, field in fields.items():
         if name in content:
             try:
-                values[field.name] = _in_utc(msgspec.convert(content[name], field.type, strict=strict))
+                values[field.name] = _in_utc(convert(content[name], field.type, strict=strict))
             except (msgspec.ValidationError, OverflowError) as error:
                 issues.append(ValidationIssue(name, f"{name} cannot be {shown(content[name])}: {error}."))
         elif field.required:

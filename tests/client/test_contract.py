@@ -16,6 +16,7 @@ from api_contract.shape import Answer
 from sagemaker_queue import QueueClient
 from tests.client.conftest import ScriptedServer
 from tests.client.samples import job
+from tests.threads import run_at_once
 
 REQUEST = {"TrainingJobName": "job1"}
 METHODS: dict[str, Callable[[QueueClient], Any]] = {
@@ -62,3 +63,8 @@ def test_users_find_the_answers_by_the_packages_own_names() -> None:
     for operation in OPERATIONS:
         answer = YIELDED.get(operation.id, operation.answer)
         assert getattr(sagemaker_queue, answer.__name__) is answer
+
+
+def test_threads_read_answers_of_a_type_for_the_first_time_at_once() -> None:
+    setup = "from api_contract.models import JobDetail; from tests.client.samples import DETAIL"
+    run_at_once(setup, "JobDetail.from_json(DETAIL)")

@@ -12,6 +12,7 @@ import msgspec
 
 from job_queue.adapters.condition_expressions import EXISTS
 from job_queue.adapters.dynamodb import Item, Put, Tables, Update
+from job_queue.adapters.items import prepare_conversion
 from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord, MeasuredUtilization
 from job_queue.domain.errors import Refused
 from job_queue.domain.job import epoch, iso
@@ -19,6 +20,8 @@ from job_queue.domain.job import epoch, iso
 MOST_DAYS = 50  # largest number of partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
 LATE_SECONDS = 2 * 3600  # an end is recorded at most this long after later ends; larger than the skew of clocks
+
+prepare_conversion(AttemptRecord)
 
 
 class AttemptHistory:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
+from job_queue.adapters.items import prepare_conversion
 from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, compress, from_compressed, to_text
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unwritable
@@ -27,6 +28,8 @@ FOR_READERS = "told"
 PAST_ESTIMATES = "past-estimates"
 SCORE_DIGITS = 3  # digits after the decimal point
 MOST_JOBS = (3000, 1000, 300, 0)  # maximum numbers of jobs in a row; each is tried in turn until the content fits
+
+prepare_conversion(Outlook, PastEstimates)
 
 
 class OutlookRecord:

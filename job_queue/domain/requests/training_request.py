@@ -239,6 +239,10 @@ class TrainingRequest(TrainingJobFields, frozen=True, rename="pascal"):
         return _texts_under(names, self.content, "")
 
 
+for _kind in (TrainingJobFields, TrainingRequest):
+    convert({}, _kind)  # the first conversion to a type is not thread-safe in msgspec 0.22
+
+
 def _texts_under(names: frozenset[str], value: Any, where: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for name, below in value.items():
