@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -27,6 +28,10 @@ def in_utc(time: datetime) -> datetime:
 
 
 _preparing = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a fork waits for the lock: in the new process, nobody would release it
+    os.register_at_fork(
+        before=_preparing.acquire, after_in_parent=_preparing.release, after_in_child=_preparing.release
+    )
 ConvertedType = TypeVar("ConvertedType")
 
 

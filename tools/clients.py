@@ -1,4 +1,4 @@
-"""Run unmodified programs that train on SageMaker through the queue on a local cloud, and make a table of the results.
+"""Run unmodified SageMaker programs through the queue on a local cloud, and make a table of the results.
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
@@ -34,7 +34,7 @@ TABLE = ROOT / "docs/reference/tested-programs.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
 SLOTS = 2
-TIMEOUT = 600.0  # longest wait in seconds until a program's job trains, and again until the program ends
+TIMEOUT = 600.0  # longest wait in seconds for each: the job trains, the program ends, the last outcome is recorded
 STEPS_BEFORE_PREEMPTION = 3
 
 # A program that ends only after it was preempted and resumed.
@@ -64,9 +64,10 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run the client's command with the programs of an environment. The created job's name contains ``name``.
+        """Run a program in its environment. The name of the job that it creates contains ``name``.
 
-        Return the notes that the program printed. Raise Failed.
+        ``programs`` is the folder of the environment's programs. Return the notes that the program printed. Raise
+        Failed if the program fails, or if its job does not run as expected.
         """
         self._runs += 1
         name = f"run{self._runs}-{name}"  # no other run's name contains this name
@@ -99,6 +100,9 @@ class Trial:
             try:
                 self._preempt(name, process, output)
                 self._wait("its end", lambda: process.poll() is not None, process, output)
+            except Failed:
+                self._cancel_jobs(name)
+                raise
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)  # also ends the child processes
@@ -143,10 +147,16 @@ class Trial:
     def _job_of(self, name: str) -> str | None:
         """Return the name of the job that the program created; None if there is no job yet.
 
-        The name is ``name``, or a name made by the program that contains ``name``.
+        The name is ``name`` itself, or a longer name that the program made from it.
         """
         names = {job.job for job in self._queue.jobs("all") if name in job.job}
         return min(names - {f"{name}-gang"}, default=None)
+
+    def _cancel_jobs(self, name: str) -> None:
+        """Cancel the live jobs of a run that has failed. They would keep the instances from the next program."""
+        for job in list(self._queue.jobs()):
+            if name in job.job:
+                self._queue.cancel(job.job)
 
     def _require_job_in_queue(self, name: str) -> None:
         answer = self._sagemaker.list_training_jobs(MaxResults=100)
@@ -215,6 +225,8 @@ def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run each program; return 1 if one failed."""
     names = [argument for argument in arguments if not argument.startswith("-")] or list(CLIENTS)
+    if unknown := sorted(set(names) - CLIENTS.keys()):
+        sys.exit(f"No program is named {', '.join(unknown)}. There are {', '.join(CLIENTS)}.")
     uv = uv_settings()
     rows = {}
     with LocalCloud(slots=SLOTS) as cloud:

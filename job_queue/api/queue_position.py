@@ -37,16 +37,16 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1; None if the job has no place.
 
-        A job has no place if it does not wait or is not in the plan. A job also has no place if its reason to wait does
-        not depend on the order, such as a dependency or a hold by a user.
+        A job has no place if it does not wait, or if the plan has no `Hold` for it. A job also has no place if its
+        reason to wait does not depend on the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
         """Return the expected start of a waiting job; None if it is not known.
 
-        The start is not known without a `Hold` (reason to wait) in the plan, without an estimate, and while the job is
-        on hold. An estimate from the time before the job's release is not used, because it is wrong now.
+        The start is known only if the plan has a `Hold` (reason to wait) for the job, the outlook has an estimate for
+        it, and no user holds the job. An estimate that was made while a user held the job is not used.
         """
         outlook = self._outlook
         is_planned = job.name in self._holds and job.state.waits and not job.held
@@ -114,7 +114,7 @@ class QueuePosition:
         return self._reason_after_plan(job)
 
     def _reason_after_plan(self, job: Job) -> Reason:
-        """Return why a job waits if it is not parked, waits for no job, and the plan has no valid `Hold` for it."""
+        """Return why a job waits that is neither parked nor a dependent, and has no current `Hold` in the plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -135,15 +135,15 @@ class QueuePosition:
 
 
 def _recorded_reason(job: Job) -> Reason | None:
-    """Return the reason to wait that a parked job or a dependent has in its own record; None for other jobs.
+    """Return the reason to wait of a parked job or a dependent, from its own record; None for other jobs.
 
     Such a job may have no `Hold` in the plan.
     """
+    if job.parked is not None and job.held:
+        return Reason(WaitReason.HELD_BY_USER.value, "It is on hold: it starts only after it is released.")
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
         message = f"It may not start before {clock(job.not_before)} (tag not_before)."
         return Reason(WaitReason.NOT_BEFORE.value, message)
-    if job.parked is not None and job.held:
-        return Reason(WaitReason.HELD_BY_USER.value, "It is on hold: it starts only after it is released.")
     if job.after:
         waits_for = join([f"{it.job} to {'end' if it.any_outcome else 'complete'}" for it in job.after])
         return Reason(WaitReason.DEPENDENCY.value, f"Waits for {waits_for}.")

@@ -59,8 +59,8 @@ class Pace:
 def within(pace: Pace, step: Callable[[], T]) -> T:
     """Run a step in its own thread and return its result; raise LimitExceeded when its time is over.
 
-    A step that hangs in a system call is left running, and ends at its next check of the pace. So the step must own the
-    descriptors that it uses.
+    After LimitExceeded, the thread of the step may still run, at most until the step checks the pace next. So no other
+    code may close the descriptors that the step uses.
     """
     running: Background[T] = Background(step, pace)
     while not running.join(min(0.5, pace.left())):

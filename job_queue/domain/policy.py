@@ -1,8 +1,8 @@
 """Apply the policy to a job: the pools that it may use, the slots that it takes, and its request for SageMaker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product, zip_longest
+from itertools import islice, product, zip_longest
 from typing import Any
 
 from job_queue.domain.access.resources import unpermitted_counterpart, why_no_role_there
@@ -22,6 +22,8 @@ from job_queue.scheduler import (
 
 DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
 MOST_COMBINATIONS = 16  # largest number of combinations of pools for one alternative of a heterogeneous cluster
+
+_Part = tuple[str, int]  # a pool, and the number of instances there
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 def total_capacity(policy: Policy) -> int:
     """Return the sum of the capacities of all pools.
 
-    A pool with a training plan may have no capacity. Such a pool adds nothing, because it gets the instances that the
-    other pools leave.
+    A pool with a training plan may omit `capacity`. Such a pool adds nothing, because it gets at most the instances
+    that the other pools leave.
     """
     return sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
 
@@ -82,8 +84,8 @@ def total_capacity(policy: Policy) -> int:
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
     """Return the policy with lower capacities, so that all pools together are within the ceiling.
 
-    Pools get their instances in the order of the policy. Pools without a capacity, which have training plans, come
-    last and get at most the rest.
+    Pools get their instances in the order of the policy. Pools that omit `capacity` (they have training plans)
+    come last and get at most the rest.
 
     :param plans: pool -> instances that its training plan has now, for each pool whose plan is open.
     """
@@ -125,9 +127,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
             or [(instance_type, count)]
             for instance_type, count in alternative.items()
         ]
-        for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
-            if len(combination) > 1 and not _are_at_one_site(combination, policy):
-                continue
+        for combination in islice(_combinations_at_one_site(choices, policy), MOST_COMBINATIONS):
             slots = _summed(combination)
             if slots not in found:
                 found.append(slots)
@@ -207,7 +207,7 @@ def project_of(policy: Policy, name: str) -> Project | None:
 
 
 def needs_one_known_type(job: Job, policy: Policy) -> bool:
-    """Return whether a job, like most jobs, requests one instance type that a pool has, without the tag `pools`."""
+    """Return whether a job has no tag `pools` and requests only one instance type, which a pool has (most jobs)."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
     return not job.pools and len(asked) == 1 and asked <= types
@@ -325,8 +325,8 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 def _count_in(pool: Pool, job: Job) -> int | None:
     """Return the number of instances that a job requests in a pool of the tag `pools`.
 
-    Use the first alternative with the pool's type, or the first alternative if none has this type. Leave out
-    alternatives with a training plan that the pool does not have. None: no alternative is left.
+    Consider the alternatives with the pool's type, or all alternatives if none has this type. Of these, the first
+    without a training plan, or with the pool's training plan, counts. None: there is none.
     """
     choices = [(alternative, plan) for alternative, plan in zip_longest(job.demand, job.plans)]
     of_type = [choice for choice in choices if pool.instance_type in choice[0]]
@@ -334,14 +334,24 @@ def _count_in(pool: Pool, job: Job) -> int | None:
     return next((next(iter(alternative.values())) for alternative in fitting), None)
 
 
-def _are_at_one_site(parts: tuple[tuple[str, int], ...], policy: Policy) -> bool:
+def _combinations_at_one_site(choices: list[list[_Part]], policy: Policy) -> Iterator[tuple[_Part, ...]]:
+    """Yield the combinations of one choice from each list whose pools are in one account and region."""
+    first, *others = choices
+    for part in first:
+        at_its_site = [[other for other in parts if _are_at_one_site((part, other), policy)] for parts in others]
+        for combination in product([part], *at_its_site):
+            if len(combination) <= 2 or _are_at_one_site(combination, policy):
+                yield combination
+
+
+def _are_at_one_site(parts: tuple[_Part, ...], policy: Policy) -> bool:
     """Return whether all these pools are in one account and region, as one training job needs."""
     names = {name for name, _ in parts}
     sites = [site_of_pool(pool) for pool in policy.pools if pool.name in names]
     return all(same_place(site, sites[0]) for site in sites)
 
 
-def _summed(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:
+def _summed(parts: tuple[_Part, ...]) -> dict[str, int]:
     slots: dict[str, int] = {}
     for pool, count in parts:
         slots[pool] = slots.get(pool, 0) + count

@@ -24,12 +24,12 @@ class Published:
 class QueueReader:
     """A reader of the queue for requests of the API.
 
-    :param repository: may share rows between requests for a few seconds.
-    :param last_cycle: reads the row of the lease, which is never shared.
+    :param repository: may answer with rows that it read for other requests a few seconds ago.
+    :param last_cycle: reads the row of the lease, each time anew.
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param renew: called with the fencing token of the last cycle, before other rows are read. A repository that shares
-        rows can then read rows again that are older than this cycle.
+    :param renew: called with the fencing token of the last cycle, before other rows are read. So a
+        repository that keeps rows can drop the rows that it read before this cycle.
     """
 
     def __init__(

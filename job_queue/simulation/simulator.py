@@ -1,7 +1,7 @@
 """Simulate a fleet event by event: make the queue's plan after each event, and apply the plan to simulated jobs.
 
-Events are submissions, ends of jobs and of stops, and starts of carriers. Further events are the times at which a
-backoff, a training plan or another condition changes.
+Events are submissions, ends of jobs, of stops and of carriers, and the times at which carriers can take jobs. Further
+events are the times at which a backoff, a training plan or another condition changes.
 """
 
 from collections import defaultdict
@@ -49,11 +49,11 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # largest number of plans at one moment; a plan may make further decisions possible
 MINUTE = 60.0
-# With steps, a plan reads this many jobs of each waiting queue, or as many as there are free slots if these are more.
+# With steps, a plan reads at most this many jobs of each waiting queue, or one for each free slot if these are more.
 FEWEST_READ = 10
 
 Step = Callable[[float], float]
-"""Function: elapsed seconds -> length of the next step in seconds. One plan follows all events of a step.
+"""Function: elapsed seconds -> length of the next step in seconds. The queue plans after all events of a step.
 
 With a length of 0, each time with events has its own plan."""
 
@@ -72,8 +72,7 @@ class Simulator:
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
     :param step: the length of each step, by the elapsed time. A job may take slots that were freed within the step. The
-        job then starts at the latest of three times: its submission, the end of its last dependency, and the time when
-        these slots were freed.
+        job then starts at the time when these slots were freed, or when the job could first start if that is later.
     :param cycles: largest number of plans at one moment.
     """
 
@@ -102,7 +101,7 @@ class Simulator:
         self._waiting: dict[str, JobRun] = {}
         self._queues = WaitingQueues(policy.settings)  # as the planner sees them; without jobs that depend on others
         self._dependents: dict[str, list[str]] = defaultdict(list)  # live job -> waiting jobs that depend on it
-        self._released: dict[str, float] = {}  # job that depended on others -> end of the last of these
+        self._startable_since: dict[str, float] = {}  # job -> end of its last stop, or of its last dependency
         self._active: dict[str, SimulatedAttempt] = {}
         self._carriers = SimulatedCarriers(policy)
         self._reserved: dict[str, Slots] = {}
@@ -135,8 +134,8 @@ class Simulator:
     ) -> list[JobRun]:
         """Carry a snapshot forward until all its waiting jobs have started once, or for `horizon` seconds.
 
-        :param runtimes: seconds from the next start of each live job until its end; for an active job, from the start
-            of its attempt. A job without a runtime runs for ever.
+        :param runtimes: seconds that each live job runs, from the next start of a waiting job or the last start of an
+            active job. A job without a runtime runs for ever.
         :param arrivals: jobs that arrive later.
         :param may_go_on: called before each moment; False ends the simulation.
         :return: the histories of the jobs that wait in the snapshot.
@@ -176,7 +175,10 @@ class Simulator:
         return waiting
 
     def _enter_known_changes(self, snapshot: Snapshot) -> None:
-        """Enter the times at which backoffs, training plans, `not_before` and drains of the snapshot change plans."""
+        """Enter the known times after which the queue may decide otherwise.
+
+        These are the ends of backoffs, begins and ends of training plans, `not_before`, and begins of drains.
+        """
         for time in expiries(snapshot):
             self._events.enter(time)
         for pool, calendar in snapshot.calendars.items():
@@ -213,7 +215,7 @@ class Simulator:
     def _launch(self, name: str, slots: Slots, allocation: GpuAllocation | None = None) -> None:
         run, since = self._waiting.pop(name), self._free.take(slots)
         self._queues.remove(name)
-        launched = self._now if since is None else max(since, run.job.submitted, self._released.get(name, 0.0))
+        launched = self._now if since is None else max(since, self._first_possible_start(run))
         self._unstarted.discard(name)
         run.starts.append(launched)
         run.provisioned = self._overheads.starting(run.job)
@@ -222,6 +224,11 @@ class Simulator:
         attempt.preemptions = recent_preemptions(run.evictions, launched)
         attempt.preempted_in_all = len(run.evictions)
         self._add_attempt(attempt)
+
+    def _first_possible_start(self, run: JobRun) -> float:
+        waiting = self._as_waiting[run.job.name]
+        earliest = self._startable_since.get(run.job.name, 0.0)
+        return max(run.job.submitted, earliest, waiting.not_before or 0.0, waiting.backoff_until or 0.0)
 
     def _add_attempt(self, attempt: SimulatedAttempt) -> None:
         run = attempt.run
@@ -271,7 +278,7 @@ class Simulator:
         job = replace(job, after=tuple(it for it in job.after if it[0] != other))
         self._as_waiting[name] = job
         if not job.after:
-            self._released[name] = self._now
+            self._startable_since[name] = self._now
             self._queues.enter(job)
 
     def _close_training_plan(self, pool: str) -> None:
@@ -325,6 +332,7 @@ class Simulator:
         ):
             return
         self._waiting[name] = attempt.run
+        self._startable_since[name] = self._now
         before = self._as_waiting[name]
         self._as_waiting[name] = replace(
             before,
@@ -415,19 +423,19 @@ class Simulator:
     def _enter_next_timer(self) -> None:
         """Enter the next timer: an event that only makes another plan.
 
-        A timer is due when a job's patience or guaranteed runtime ends, an empty carrier was kept long enough, or past
-        use changes shares. With aging, a timer is due each minute.
+        A timer is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, and
+        when past use or a budget may change the plan. With aging, a timer is due each minute.
         """
         settings, now = self._policy.settings, self._now
         times = self._carriers.times_to_close()
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
         times += guarantee_ends(self._active.values())
-        if settings.aging:
+        # If only timers are left, no active job ever ends. Timers for aging and past use would then never stop.
+        only_timers = len(self._events) == self._timers
+        if settings.aging and not only_timers:
             times.append(now + MINUTE)
-        # If jobs are active and only timers are left, these jobs never end. Timers for past use would then never stop,
-        # so none is entered.
-        if self._ledger and (len(self._events) > self._timers or not self._active):
+        if self._ledger and not (only_timers and self._active):
             times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)
         if due is not None and (self._next_timer is None or due < self._next_timer):
@@ -462,7 +470,7 @@ class Simulator:
 
     @property
     def now(self) -> float:
-        """The time in seconds, on the clock of the jobs' submissions (`run`) or of the snapshot (`carry_forward`)."""
+        """The simulated time in seconds, with the same origin as `SimulatedJob.submitted` and `Snapshot.now`."""
         return self._now
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
@@ -479,7 +487,8 @@ class Simulator:
     def _jobs_read_by_cycle(self) -> Iterable[WaitingJob]:
         """Return the jobs that a cycle would read: the first jobs of each waiting queue, by priority and submission."""
         enough = self._policy.settings.window
-        # No more jobs can start than there are free slots, unless jobs share instances.
+        # No more jobs can start than there are free slots, unless jobs share instances. With past use, the planner's
+        # order differs from the order of the waiting queues.
         if self._step is not without_steps and not self._ledger and not self._shared:
             enough = min(enough, max(FEWEST_READ, sum(max(0, slots) for slots in self._free_slots().values())))
         read, self._cut = self._queues.read(self._now, enough)

@@ -132,7 +132,7 @@ def _is_started_by_torchrun(request: Json) -> bool:
 
 
 def _mpi_processes(request: Json) -> int | None:
-    """Return the number of processes that MPI starts on each instance, by default one; None without MPI."""
+    """Return the number of processes that MPI starts on each instance (one if it is invalid); None without MPI."""
     if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
         return None
     processes = hyperparameter(request, _PER_HOST)

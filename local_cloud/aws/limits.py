@@ -16,13 +16,16 @@ from ministack.services.cloudformation import provisioners
 INLINE_POLICIES = 10_240  # characters of all inline policies of a role together, without white space
 ENVIRONMENT = 4096  # bytes of a function's variables, as JSON
 ENDPOINT_SERVICE = "execute-api"
-ZONE_WITHOUT_IT = "a"  # last letter of the name of the zone that lacks the service, as some zones of AWS do
+ZONE_WITHOUT_IT = "a"  # last letter of the zone that lacks ENDPOINT_SERVICE; on AWS, too, some zones lack services
 
 Properties = Mapping[str, Any]
 
 
 def install() -> None:
-    """Run each check before ministack's handler, and remove the missing zone from DescribeVpcEndpointServices."""
+    """Install each check before ministack's handler, and make DescribeVpcEndpointServices leave out a zone.
+
+    The zone is left out only of the service that it lacks.
+    """
     _guard("AWS::IAM::Role", lambda old, new: check_inline_policies(new))
     _guard("AWS::Lambda::Function", lambda old, new: check_environment(new))
     _guard("AWS::EC2::VPCEndpoint", lambda old, new: check_zones(new))
@@ -60,7 +63,7 @@ def check_zones(endpoint: Properties) -> None:
 
 
 def check_indexes(before: Properties | None, table: Properties) -> None:
-    """Raise ValueError if an update changes a global secondary index, or creates or deletes more than one."""
+    """Raise ValueError if an update changes a global secondary index, or creates and deletes more than one in all."""
     if before is None:
         return
     old, new = ({it["IndexName"]: it for it in one.get("GlobalSecondaryIndexes", ())} for one in (before, table))
@@ -75,7 +78,7 @@ def check_indexes(before: Properties | None, table: Properties) -> None:
 
 
 def _guard(kind: str, check: Callable[[Properties | None, Properties], None]) -> None:
-    """Run a check before ministack creates or updates a resource of this type.
+    """Install a check that runs before ministack creates or updates a resource of this type.
 
     :param check: gets the properties before (None: the resource is new) and after.
     """

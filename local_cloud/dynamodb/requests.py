@@ -125,7 +125,7 @@ class MeteredCalls:
             keys = [PartitionKey(table, str(known[it.keys[0]]), it.name) for it in indexes(schema) if it.entry(known)]
             self._admit(KeyAccess.WRITE, keys, schema, (0, len(places)) if transactional else None)
         status, body = self._handle(operation, request)
-        if status == 200 or _is_refused(body):  # noqa: PLR2004  (an unmet condition costs the same)
+        if status == 200 or _is_refused(body):  # noqa: PLR2004  (an unmet condition has costs, too)
             units: Counter[PartitionKey] = Counter()
             for (table, schema, key), old in zip(places, before, strict=True):
                 new = self._item(table, key)

@@ -41,9 +41,9 @@ def query_units(sizes: Iterable[int], *, consistent: bool = True) -> float:
 
 
 def write_units(*versions: Item | None, transactional: bool = False) -> int:
-    """Return the units of a write. The larger of the item's versions before and after the write counts.
+    """Return the units of a write, by the larger of the item's versions before and after the write.
 
-    A ConditionCheck, and a write with an unmet condition, cost as much as a successful write.
+    A ConditionCheck, or a write with an unmet condition, costs the units of the present item.
     """
     size = max((size_of(version) for version in versions if version), default=0)
     units = max(1, math.ceil(size / WRITE_UNIT))

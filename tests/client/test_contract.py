@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -16,7 +17,7 @@ from api_contract.shape import Answer
 from sagemaker_queue import QueueClient
 from tests.client.conftest import ScriptedServer
 from tests.client.samples import job
-from tests.threads import run_at_once
+from tests.threads import run_at_once, run_in_a_fork
 
 REQUEST = {"TrainingJobName": "job1"}
 METHODS: dict[str, Callable[[QueueClient], Any]] = {
@@ -65,6 +66,16 @@ def test_users_find_the_answers_by_the_packages_own_names() -> None:
         assert getattr(sagemaker_queue, answer.__name__) is answer
 
 
+FIRST_ANSWER = (
+    "from api_contract.models import JobDetail; from tests.client.samples import DETAIL",
+    "JobDetail.from_json(DETAIL)",
+)
+
+
 def test_threads_read_answers_of_a_type_for_the_first_time_at_once() -> None:
-    setup = "from api_contract.models import JobDetail; from tests.client.samples import DETAIL"
-    run_at_once(setup, "JobDetail.from_json(DETAIL)")
+    run_at_once(*FIRST_ANSWER)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_a_process_that_is_forked_while_a_thread_reads_an_answer_can_read_answers() -> None:
+    run_in_a_fork(*FIRST_ANSWER)

@@ -1,5 +1,6 @@
 """AWS clients for each site. A site that does not respond gets no calls for a while, so other sites do not wait."""
 
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -58,6 +59,7 @@ class SiteClients:
         self._sessions: dict[Site, Session] = {}
         self._clients: dict[tuple[Site, str, bool], Any] = {}
         self._pauses: dict[Site, _Pause] = {}
+        self._creating = threading.Lock()  # threads that launch at one site must not all assume its role
 
     def client(self, service: str, site: Site, *, launching: bool = False) -> Any:
         """Return a boto3 client of a service at a site. During the site's pause the client sends no calls.
@@ -66,13 +68,14 @@ class SiteClients:
             call, so the client must not repeat the call.
         """
         key = (site, service, launching)
-        if key not in self._clients:
-            config = _LAUNCHING if launching else _READING
-            session: Any = self._session(site)  # `client` has an overload for each service's literal name
-            made = session.client(service, config=config)
-            pause = self._pauses.setdefault(site, _Pause(self._clock))
-            self._clients[key] = _GuardedClient(made, site, pause)
-        return self._clients[key]
+        with self._creating:
+            if key not in self._clients:
+                config = _LAUNCHING if launching else _READING
+                session: Any = self._session(site)  # `client` has an overload for each service's literal name
+                made = session.client(service, config=config)
+                pause = self._pauses.setdefault(site, _Pause(self._clock))
+                self._clients[key] = _GuardedClient(made, site, pause)
+            return self._clients[key]
 
     def _session(self, site: Site) -> Session:
         if site not in self._sessions:

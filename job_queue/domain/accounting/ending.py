@@ -25,7 +25,8 @@ class Ending:
     starved: bool = False  # stopped because its instances were not available in time
     cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
-    failed: FailedAttempt | None = None  # the failure, classified by log and rules; None: by SageMaker's reason only
+    # the failure, classified by log and rules; None: if the attempt failed, only SageMaker's reason classifies it
+    failed: FailedAttempt | None = None
 
     @property
     def is_known(self) -> bool:

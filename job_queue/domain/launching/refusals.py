@@ -1,4 +1,4 @@
-"""Recognise the causes of SageMaker's refusals: an exceeded quota, a fault of the pool, or a temporary cause.
+"""Recognize the causes of SageMaker's refusals: an exceeded quota, a fault of the pool, or a temporary cause.
 
 ResourceLimitExceeded covers every quota of an account: instances of a type, but also spot instances, warm pools,
 debugger rules, and the longest run time. ValidationException also has causes outside the request, such as a role that
@@ -15,8 +15,8 @@ _QUOTA = re.compile(
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
 _ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
-# Words in messages about fields that a pool may add to a request, such as an expired training plan. Parts of names,
-# such as spot-train, do not count.
+# Words in messages about fields that a pool may add to a request. Such a message comes, for example, if the training
+# plan of the pool has expired. Parts of names, such as spot-train, do not count.
 _OF_POOL = re.compile(
     r"(?<![\w-])(?:training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|(?:EnableManaged)?spot"
     r"(?=Training|\b)|MaxWaitTimeInSeconds)(?!\w*-)",
@@ -25,7 +25,7 @@ _OF_POOL = re.compile(
 # Text of users in messages: quoted names, ARNs, images and addresses. The field after "at" is SageMaker's own text:
 # Value 'x' at 'resourceConfig.instanceType' failed to satisfy constraint.
 _QUOTED = re.compile(
-    r"""(?<!\bat )(?<!\w)(['"`])(?:(?!\1).)*\1|(?:s3|https?)://[^\s'"`]+|\barn:[^\s'"`]+|[\w.-]+\.[\w.-]+(?::\d+)?/[^\s'"`]+"""
+    r"""(?<!\bat )(?<!\w)(['"`])(?:(?!\1).)*\1|(?:s3|https?)://[^\s'"`]+|\barn:[^\s'"`]+|(?<![\w.-])(?=[\w-]*\.)[\w.-]+(?::\d+)?/[^\s'"`]+"""
 )
 # Words in messages about temporary causes: a new role cannot be assumed for some seconds, and a role can be repaired.
 _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
@@ -48,7 +48,7 @@ class QuotaExceeded:
 
     @property
     def instance_type(self) -> str | None:
-        """The instance type of a quota for instances of one type in training jobs, or None for other quotas."""
+        """The instance type, if the quota limits the instances of one type in training jobs; otherwise None."""
         match = _TYPE_QUOTA.fullmatch(self.name)
         return match and match["instance_type"]
 
@@ -88,7 +88,7 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
     try:
         limit, delta, used = (float(match[figure]) for figure in ("limit", "delta", "used"))
         return QuotaExceeded(match["name"], limit, delta, match["unit"], used)
-    except ValueError:  # no number, such as 1.2.3
+    except ValueError:  # not a number, such as 1.2.3
         return None
 
 

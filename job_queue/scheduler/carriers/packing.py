@@ -39,7 +39,7 @@ class Bin:
 class _EvictionOptions:
     """The carriers on which evictions can free enough GPUs for a member, least valuable victims first."""
 
-    # keys of the victims, most valuable first; the carrier; the carrier's number of changes so far; the victims
+    # sort keys of the victims, most valuable first; the carrier; its number of changes at that time; the victims
     heap: list[tuple[list[VictimKey], str, int, Sequence[ActiveJob]]] = field(default_factory=list)
     changes_seen: int = 0  # number of recorded changes of carriers that the heap already reflects
 
@@ -48,7 +48,7 @@ class Packing:
     """The GPU allocations on all carriers, updated while members get GPUs one by one in waiting order.
 
     :param snapshot: a snapshot whose `active` and `waiting` jobs include the members.
-    :param reserved_carriers: carriers that all members leave because their instances are reserved for other jobs.
+    :param reserved_carriers: carriers that no member may join, because their instances are reserved for other jobs.
     """
 
     def __init__(self, snapshot: Snapshot, reserved_carriers: Collection[str] = ()) -> None:
@@ -75,13 +75,14 @@ class Packing:
         for name, carrier in self.carriers.items():
             self._free[name] = FreeGpus(carrier.gpus, map(_allocation, self.members[name]))
             self._soon_free[name] = FreeGpus(carrier.gpus, map(_allocation, self.staying(name)))
-        # (kind, project and pools of members; carriers closed to them) -> the fewest tenths of GPUs without a place
+        # (class of members, carriers closed to them) -> the smallest size, in tenths of GPUs, that found no place
         self._no_place: dict[tuple[_MemberClass, frozenset[str]], int] = {}
-        # (kind, project and pools of members; tenths of GPUs) -> the highest priority for which no victims were found
+        # (class of members, their size) -> the highest priority for which no victims were found
         self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
-        self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(
+        # by class, size and priority of members; a member for which a carrier is kept has its own options
+        self._eviction_options: dict[tuple[_MemberClass, int, int, str | None], _EvictionOptions] = defaultdict(
             _EvictionOptions
-        )  # by (kind, project and pools of members), tenths of GPUs, and priority
+        )
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -89,9 +90,9 @@ class Packing:
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
         self._kept: dict[str, str] = {}  # carrier -> the patient member for which the carrier's GPUs are kept
         self._keepers: set[str] = set()  # members for which a carrier is kept
-        # kind, project and pools of members -> the fewest tenths of GPUs for which no carrier was left to keep
+        # class of members -> the smallest size, in tenths of GPUs, for which no carrier was left to keep
         self._none_to_keep: dict[_MemberClass, int] = {}
-        self.as_jobs: dict[str, ActiveJob] = {}  # cache: unchanged carrier -> its job of one instance
+        self.as_jobs: dict[str, ActiveJob] = {}  # cache: carrier -> its job of one instance, until its members change
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
@@ -117,7 +118,7 @@ class Packing:
         :param closed: carriers that the member may not join.
         """
         size, member_class = member.gpus or 0, (_member_class(member), closed)
-        # Free GPUs only become fewer until members are evicted. So if a member finds no place, no larger one does.
+        # Until members are evicted, free GPUs only become fewer. So if a member finds no place, no larger member does.
         if member.name not in self._keepers and size >= self._no_place.get(member_class, size + 1):
             return False
         for at_once in (True, False):
@@ -160,7 +161,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep_carrier_for(self, member: WaitingJob) -> None:
-        """Keep the GPUs that become free on one carrier for a member that has waited longer than `patience`."""
+        """Keep the GPUs of one carrier, as they become free, for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -184,7 +185,7 @@ class Packing:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind, project and demand."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
-        full: dict[object, int] = {}  # (class, size) -> number of leading bins that have no place
+        full: dict[object, int] = {}  # (class, size) -> number of bins, from the first, that have no place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
             size, member_class = member.gpus or 0, (member.kind, member.project, demand)
@@ -200,7 +201,7 @@ class Packing:
                 full[member_class, size] = len(bins)
                 row = FreeGpus(min(self._gpus[pool] for need in member.demand for pool in need))
                 gpus = row.find_gpus(size)
-                assert gpus is not None, "members are asked for nothing but pools that they fit into"
+                assert gpus is not None, "the demand of a member has only pools whose instances have enough GPUs"
                 row.add(allocation_on("", gpus, size))
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
@@ -214,7 +215,8 @@ class Packing:
         victims is chosen.
         """
         size, member_class = member.gpus or 0, _member_class(member)
-        if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):
+        is_known_to_fail = member.priority <= self._failed_searches.get((member_class, size), member.priority - 1)
+        if member.name not in self._keepers and is_known_to_fail:
             return False
         options = self._eviction_options_for(member)
         if not options.heap:
@@ -232,7 +234,8 @@ class Packing:
 
     def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
-        place = (_member_class(member), member.gpus or 0, member.priority)
+        keeper = member.name if member.name in self._keepers else None
+        place = (_member_class(member), member.gpus or 0, member.priority, keeper)
         able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
         if place in self._eviction_options:
             options = self._eviction_options[place]
@@ -241,7 +244,9 @@ class Packing:
             options, names = self._eviction_options[place], able
         options.changes_seen = len(changed)
         for name in names:
-            if name in able and able[name].state is JobState.RUNNING and (victims := self._victims_on(name, member)):
+            if name not in able or able[name].state is not JobState.RUNNING or self._kept.get(name, keeper) != keeper:
+                continue
+            if victims := self._victims_on(name, member):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
                 heappush(options.heap, (keys, name, self._changes[name], victims))
         while options.heap and options.heap[0][2] != self._changes[options.heap[0][1]]:
@@ -324,7 +329,7 @@ class Packing:
         return (name for _, name in sorted(able) if self._allocations_elsewhere(name, hosts) is not None)
 
     def move_members(self, carrier: str, claimant: str) -> None:
-        """Evict all members of a carrier, and reserve allocations on other carriers for them."""
+        """Evict the staying members of a carrier, and reserve allocations on other carriers for them."""
         places = self._allocations_elsewhere(carrier, self._hosts())
         assert places is not None
         self._evict(carrier, [Evict(job.name, claimant, Rule.CONSOLIDATE) for job, _ in places])
@@ -356,14 +361,14 @@ class Packing:
         """
         own = self.carriers[name]
         others = hosts.get((own.kind, own.project, own.pool), ())
-        used: dict[str, FreeGpus] = {}  # carriers that get some of these members
+        used: dict[str, FreeGpus] = {}  # carrier that gets some of these members -> the GPUs that are then left
         found = []
         for job in sorted(self.staying(name), key=lambda it: (-_allocation(it).size, it.name)):
             size = _allocation(job).size
             unused = islice(others, bisect_left(others, (size, "")), None)
             for free, it in merge(unused, sorted((row.free, it) for it, row in used.items())):
                 row = used.get(it, self._soon_free[it])
-                if it == name or row.free != free:  # skip the carrier itself and outdated numbers of free tenths
+                if it == name or row.free != free:  # the carrier itself, or an entry from before it got members
                     continue
                 if (gpus := row.find_gpus(size, self._free[it])) is not None:
                     allocation = allocation_on(it, gpus, size)

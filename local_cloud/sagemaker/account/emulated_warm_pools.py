@@ -2,8 +2,8 @@
 
 Guide: train-warm-pools. A pool is kept if its job completes, fails by an error of the algorithm or the client, or is
 stopped after the launch of its cluster. The pool is then Available until a matching job takes it (Reused), or until its
-time is over or a user ends it (Terminated). Events do not report warm pools, because SageMaker documents no field of
-its events for them.
+time is over or a user ends it (Terminated). Events do not contain the WarmPoolStatus, because
+SageMaker's documentation of events does not mention it.
 """
 
 import threading

@@ -30,7 +30,7 @@ _REQUEST: Mapping[str, Any] = MappingProxyType(
 
 @dataclass(slots=True)
 class PastJob:
-    """A training job that ended long ago. A past job holds no instances and can only be deleted."""
+    """A training job that ended before the emulator started. A past job holds no instances and can only be deleted."""
 
     name: str
     arn: str

@@ -6,6 +6,7 @@ The calls reach a server on this machine, so that requests and errors are botoco
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
@@ -106,6 +107,13 @@ class Clock:
 def training(clients: SiteClients, site: Site) -> SageMakerTraining:
     reading, launching = (clients.client("sagemaker", site, launching=it) for it in (False, True))
     return SageMakerTraining(reading, launching, site=site)
+
+
+def test_threads_share_the_clients_of_a_site(aws: Aws) -> None:
+    clients = SiteClients(EXTERNAL_ID, lambda: 0.0)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: clients.client("sagemaker", LAB), range(8)))
+    assert len(set(map(id, made))) == 1
 
 
 def test_without_a_role_the_own_credentials_are_used_in_the_other_region(aws: Aws) -> None:

@@ -262,6 +262,15 @@ def test_several_pools_of_a_type_are_tried_in_the_projects_order() -> None:
     assert len(alternatives(mixed, policy)) <= MOST_COMBINATIONS
 
 
+def test_combinations_in_several_regions_leave_room_for_those_in_one() -> None:
+    away = {"region": "us-west-2"}
+    pools = [{"name": "p5", "instance_type": P5, "capacity": 9}]
+    pools += [{"name": f"far{n}", "instance_type": P4, "capacity": 9, **away} for n in range(MOST_COMBINATIONS)]
+    pools += [{"name": "p4", "instance_type": P4, "capacity": 9}]
+    policy = parse_policy({"pools": pools, "projects": [{"name": "a"}]})
+    assert alternatives(a_job(project="a", demand=({P5: 1, P4: 2},)), policy) == ({"p5": 1, "p4": 2},)
+
+
 def test_002_the_list_of_a_project_counts_among_pools_of_the_type_that_the_request_names() -> None:
     """Document 002, "Default node-pool list": here it is no default across instance types; the tag is, as docs say."""
     policy = parse_policy(a_policy())

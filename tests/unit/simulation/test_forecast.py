@@ -120,6 +120,13 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
         assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
 
 
+@pytest.mark.parametrize("field", ["not_before", "backoff_until"])
+def test_within_a_step_no_job_starts_before_it_may(field: str) -> None:
+    waiting = replace(waits("b", 20), **{field: NOW + 90})  # type: ignore[arg-type]
+    snapshot = a_snapshot(replace(runs("a", 80), preemptible=False), waiting)
+    assert starts(told(snapshot, {"a": 100, "b": 10}, step=lambda _: 300.0)) == {"b": 90}
+
+
 @pytest.mark.parametrize("any_outcome", [False, True])
 def test_jobs_start_after_the_jobs_on_which_they_depend(any_outcome: bool) -> None:
     def after(job: WaitingJob, *others: str) -> WaitingJob:

@@ -141,6 +141,23 @@ def test_a_job_that_never_fits_never_ends() -> None:
     assert metrics_of(list(runs.values())).unfinished == 1
 
 
+def test_a_job_that_never_fits_does_not_keep_a_policy_with_aging_busy_for_ever() -> None:
+    runs = simulated(a_policy(aging=600.0), a_job("large", 0, 10, instances=2), a_job("small", 0, 10))
+    assert (runs["large"].ended, runs["small"].ended) == (None, 110)
+
+
+def test_within_a_step_a_preempted_job_restarts_no_earlier_than_its_own_stop_has_ended() -> None:
+    policy = Policy((Pool("p", 1), Pool("q", 1)), (Project("all"),))
+    either = ({"p": 1}, {"q": 1})
+    low = replace(a_job("low", 0, 5000), demand=either)
+    short = replace(a_job("short", 1, 910, priority=3), demand=({"q": 1},))  # until 1011
+    high = replace(a_job("high", 970, 5000, priority=2), demand=({"p": 1},))
+    runs = Simulator(policy, OVERHEADS, step=lambda _: 100.0).run([low, short, high])
+    (_, stopped), *_ = runs[0].training_periods
+    assert (runs[1].ended, runs[0].preemptions) == (1011, 1)
+    assert runs[0].starts[1] >= stopped > 1011
+
+
 def test_progress_is_told() -> None:
     told: list[int] = []
     Simulator(a_policy(), OVERHEADS, told.append).run([a_job("first", 0, 10), a_job("second", 0, 10)])

@@ -39,9 +39,10 @@ class Part:
 
 
 def status_parts(status: QueueStatus) -> Iterator[Part]:
-    """Yield the parts of ``smq status``: first the pools with their drains, markets, shared and warm instances.
+    """Yield the parts of ``smq status``: the headline, then the pools.
 
-    Departments and projects with their slots in each pool follow, then backoffs, then external jobs.
+    After the pools come drains, markets, shared and warm instances. Departments and projects with their slots in each
+    pool follow, then backoffs, then external jobs.
     """
     yield Part(headline(status))
     if status.pools:
@@ -85,7 +86,10 @@ def headline(status: QueueStatus) -> str:
     """Return a sentence about the policy in force and the number of jobs."""
     waiting = at_least(len(status.waiting), more=status.more_waiting)
     active = sum(job.carries is None for job in status.active)  # carriers are the queue's own jobs
-    jobs = f"{amount(active, 'job')} active, {waiting} waiting."
+    if status.more_active:
+        jobs = f"{at_least(active, more=True)} jobs active, {waiting} waiting."
+    else:
+        jobs = f"{amount(active, 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
     policy = f"Policy version {status.policy_version}" if status.policy_version else _NO_POLICY

@@ -20,7 +20,8 @@ def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figur
     for name, answer in answers.items():
         for project in answer.projects:
             waits = rows.setdefault(project.project, {})
-            waits["now"] = project.wait_now
+            if project.wait_now is not None:
+                waits["now"] = project.wait_now
             waits[name] = project.wait_then
     known = {project: waits for project, waits in rows.items() if any(wait is not None for wait in waits.values())}
     placeholder = "" if known else "No expected wait is known yet." if answers else ""

@@ -162,10 +162,10 @@ class TestOnce:
     def test_more_jobs_wait_than_the_queue_lists(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        server.answers(200, status(3, moreWaiting=True))
+        server.answers(200, status(3, moreWaiting=True, moreActive=True))
         assert main(["top", "--once"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert "1 job active, 3+ waiting." in lines[0]
+        assert "1+ jobs active, 3+ waiting." in lines[0]
         assert "Jobs 1 to 4 of 4+" in lines
 
     def test_what_becomes_of_instances_is_drawn(
