@@ -27,8 +27,8 @@ def in_utc(time: datetime) -> datetime:
     return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
-_preparing = threading.Lock()
-if hasattr(os, "register_at_fork"):  # a fork waits for the lock: in the new process, nobody would release it
+_preparing = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a fork waits for the lock, because the new process has no other threads
     os.register_at_fork(
         before=_preparing.acquire, after_in_parent=_preparing.release, after_in_child=_preparing.release
     )

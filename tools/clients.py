@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
-from sagemaker_queue import QueueClient
+from sagemaker_queue import QueueClient, QueueError
 from tools.client_environments import SCRIPTS, Failed, environment_of, versions
 from tools.client_programs import CLIENTS, Client
 from tools.matrix import ROOT, uv_settings
@@ -100,16 +101,15 @@ class Trial:
             try:
                 self._preempt(name, process, output)
                 self._wait("its end", lambda: process.poll() is not None, process, output)
+                if process.returncode:
+                    raise Failed(f"it ended with {process.returncode}: {last_line(output)}")
+                self._check(name)
             except Failed:
+                kill(process)
                 self._cancel_jobs(name)
                 raise
             finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)  # also ends the child processes
-                process.wait()
-            if process.returncode:
-                raise Failed(f"it ended with {process.returncode}: {last_line(output)}")
-            self._check(name)
+                kill(process)
             return "; ".join(re.findall(r"^note: (.*)$", output.read_text(), re.MULTILINE))
 
     def request(self, name: str, script: str, instances: int = 1, priority: int = 1) -> dict[str, Any]:
@@ -156,7 +156,8 @@ class Trial:
         """Cancel the live jobs of a run that has failed. They would keep the instances from the next program."""
         for job in list(self._queue.jobs()):
             if name in job.job:
-                self._queue.cancel(job.job)
+                with suppress(QueueError):  # the job has ended meanwhile
+                    self._queue.cancel(job.job)
 
     def _require_job_in_queue(self, name: str) -> None:
         answer = self._sagemaker.list_training_jobs(MaxResults=100)
@@ -183,6 +184,13 @@ class Trial:
             if time.monotonic() > deadline:
                 raise Failed(f"waited {TIMEOUT:.0f} s for {what}: {last_line(output)}")
             time.sleep(0.3)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """End a process and its child processes, if the process still runs."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def filled(word: str, known: Mapping[str, str]) -> str:

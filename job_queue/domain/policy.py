@@ -336,19 +336,19 @@ def _count_in(pool: Pool, job: Job) -> int | None:
 
 def _combinations_at_one_site(choices: list[list[_Part]], policy: Policy) -> Iterator[tuple[_Part, ...]]:
     """Yield the combinations of one choice from each list whose pools are in one account and region."""
+    if len(choices) < 2:
+        yield from product(*choices)
+        return
+    sites = {pool.name: site_of_pool(pool) for pool in policy.pools}
+
+    def is_at_one_site(*parts: _Part) -> bool:
+        known = [sites[name] for name, _ in parts if name in sites]
+        return all(same_place(site, known[0]) for site in known)
+
     first, *others = choices
     for part in first:
-        at_its_site = [[other for other in parts if _are_at_one_site((part, other), policy)] for parts in others]
-        for combination in product([part], *at_its_site):
-            if len(combination) <= 2 or _are_at_one_site(combination, policy):
-                yield combination
-
-
-def _are_at_one_site(parts: tuple[_Part, ...], policy: Policy) -> bool:
-    """Return whether all these pools are in one account and region, as one training job needs."""
-    names = {name for name, _ in parts}
-    sites = [site_of_pool(pool) for pool in policy.pools if pool.name in names]
-    return all(same_place(site, sites[0]) for site in sites)
+        at_its_site = [[other for other in parts if is_at_one_site(part, other)] for parts in others]
+        yield from (it for it in product([part], *at_its_site) if is_at_one_site(*it))
 
 
 def _summed(parts: tuple[_Part, ...]) -> dict[str, int]:

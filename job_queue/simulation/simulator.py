@@ -111,6 +111,7 @@ class Simulator:
         self._ledger = UseLedger(policy) if depends_on_past_use(policy) else None
         self._unstarted: set[str] = set()  # jobs that waited in the snapshot and have not started since
         self._next_timer: float | None = None
+        self._order_settles_at = 0.0  # time after which aging changes no order without a new event
         self._timers = 0  # number of timers among the events
         self._ended = 0
         self.moments = 0  # number of simulated moments
@@ -165,6 +166,7 @@ class Simulator:
             self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
         self._enter_known_changes(snapshot)
         self._unstarted = set(self._waiting)
+        self._note_event()
         self._cycle()
         end = snapshot.now + horizon
         patience = self._policy.settings.patience
@@ -353,6 +355,10 @@ class Simulator:
         if self._ledger:
             self._ledger.enter(job.project, job.owner, attempt.slots, attempt.training_begins, self._now)
 
+    def _note_event(self) -> None:
+        """Note that other events than timers are left. Without them, orders by aging repeat with the period `aging`."""
+        self._order_settles_at = self._now + (self._policy.settings.aging or 0.0) + MINUTE
+
     def _end_timer(self) -> None:
         self._next_timer = None
         self._timers -= 1
@@ -424,16 +430,18 @@ class Simulator:
         """Enter the next timer: an event that only makes another plan.
 
         A timer is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, and
-        when past use or a budget may change the plan. With aging, a timer is due each minute.
+        when past use or a budget may change the plan. With aging, a timer is due each minute until orders repeat.
         """
         settings, now = self._policy.settings, self._now
+        # If only timers are left, no active job ever ends. Timers for aging and past use would then never stop.
+        only_timers = len(self._events) == self._timers
+        if not only_timers:
+            self._note_event()
         times = self._carriers.times_to_close()
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
         times += guarantee_ends(self._active.values())
-        # If only timers are left, no active job ever ends. Timers for aging and past use would then never stop.
-        only_timers = len(self._events) == self._timers
-        if settings.aging and not only_timers:
+        if settings.aging and now < self._order_settles_at:
             times.append(now + MINUTE)
         if self._ledger and not (only_timers and self._active):
             times += use_timers(self._snapshot())

@@ -79,10 +79,8 @@ class Packing:
         self._no_place: dict[tuple[_MemberClass, frozenset[str]], int] = {}
         # (class of members, their size) -> the highest priority for which no victims were found
         self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
-        # by class, size and priority of members; a member for which a carrier is kept has its own options
-        self._eviction_options: dict[tuple[_MemberClass, int, int, str | None], _EvictionOptions] = defaultdict(
-            _EvictionOptions
-        )
+        # by class, size and priority of members
+        self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(_EvictionOptions)
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -90,6 +88,7 @@ class Packing:
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
         self._kept: dict[str, str] = {}  # carrier -> the patient member for which the carrier's GPUs are kept
         self._keepers: set[str] = set()  # members for which a carrier is kept
+        self._kept_before: dict[str, int] = {}  # member without a place -> number of carriers kept for earlier members
         # class of members -> the smallest size, in tenths of GPUs, for which no carrier was left to keep
         self._none_to_keep: dict[_MemberClass, int] = {}
         self.as_jobs: dict[str, ActiveJob] = {}  # cache: carrier -> its job of one instance, until its members change
@@ -162,6 +161,7 @@ class Packing:
 
     def keep_carrier_for(self, member: WaitingJob) -> None:
         """Keep the GPUs of one carrier, as they become free, for a member that has waited longer than `patience`."""
+        self._kept_before[member.name] = len(self._kept)
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -212,11 +212,10 @@ class Packing:
         """Evict members of lower priority from one carrier, and promise their GPUs. Return whether this was possible.
 
         No more members are evicted than needed. If several carriers are possible, the carrier with the least valuable
-        victims is chosen.
+        victims is chosen. Members must be tried in waiting order.
         """
         size, member_class = member.gpus or 0, _member_class(member)
-        is_known_to_fail = member.priority <= self._failed_searches.get((member_class, size), member.priority - 1)
-        if member.name not in self._keepers and is_known_to_fail:
+        if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):
             return False
         options = self._eviction_options_for(member)
         if not options.heap:
@@ -234,8 +233,8 @@ class Packing:
 
     def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
-        keeper = member.name if member.name in self._keepers else None
-        place = (_member_class(member), member.gpus or 0, member.priority, keeper)
+        kept_for_earlier_members = set(islice(self._kept, self._kept_before[member.name]))
+        place = (_member_class(member), member.gpus or 0, member.priority)
         able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
         if place in self._eviction_options:
             options = self._eviction_options[place]
@@ -244,12 +243,15 @@ class Packing:
             options, names = self._eviction_options[place], able
         options.changes_seen = len(changed)
         for name in names:
-            if name not in able or able[name].state is not JobState.RUNNING or self._kept.get(name, keeper) != keeper:
+            if name not in able or able[name].state is not JobState.RUNNING or name in kept_for_earlier_members:
                 continue
             if victims := self._victims_on(name, member):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
                 heappush(options.heap, (keys, name, self._changes[name], victims))
-        while options.heap and options.heap[0][2] != self._changes[options.heap[0][1]]:
+        while options.heap:
+            _, name, changes, _ = options.heap[0]
+            if changes == self._changes[name] and name not in kept_for_earlier_members:
+                break
             heappop(options.heap)
         return options
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.job import of_sizes, waiting_queue
+from job_queue.domain.job import Portability, of_sizes, waiting_queue
 from job_queue.domain.policy import (
     MOST_COMBINATIONS,
     alternatives,
@@ -268,7 +268,8 @@ def test_combinations_in_several_regions_leave_room_for_those_in_one() -> None:
     pools += [{"name": f"far{n}", "instance_type": P4, "capacity": 9, **away} for n in range(MOST_COMBINATIONS)]
     pools += [{"name": "p4", "instance_type": P4, "capacity": 9}]
     policy = parse_policy({"pools": pools, "projects": [{"name": "a"}]})
-    assert alternatives(a_job(project="a", demand=({P5: 1, P4: 2},)), policy) == ({"p5": 1, "p4": 2},)
+    job = a_job(project="a", demand=({P5: 1, P4: 2},), portability=Portability())
+    assert alternatives(job, policy) == ({"p5": 1, "p4": 2},)
 
 
 def test_002_the_list_of_a_project_counts_among_pools_of_the_type_that_the_request_names() -> None:

@@ -120,6 +120,16 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
         assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
 
 
+def test_aging_changes_the_order_while_nothing_else_happens() -> None:
+    """The slot is kept for the gang, until the other job has waited for another whole hour and comes first."""
+    day = 86_400.0
+    endless = replace(runs("a", 80), preemptible=False, max_runtime=5 * day)
+    gang, small = waits("gang", 100, priority=2, slots=2), replace(waits("small", 1900), max_runtime=30 * day)
+    snapshot = a_snapshot(endless, gang, small, capacity=2, aging=3600.0, patience=60.0)
+    found = starts(told(snapshot, {"gang": 1000, "small": 30 * day}, step=without_steps))
+    assert found == {"small": 1740, "gang": None}
+
+
 @pytest.mark.parametrize("field", ["not_before", "backoff_until"])
 def test_within_a_step_no_job_starts_before_it_may(field: str) -> None:
     waiting = replace(waits("b", 20), **{field: NOW + 90})  # type: ignore[arg-type]

@@ -150,12 +150,12 @@ def test_within_a_step_a_preempted_job_restarts_no_earlier_than_its_own_stop_has
     policy = Policy((Pool("p", 1), Pool("q", 1)), (Project("all"),))
     either = ({"p": 1}, {"q": 1})
     low = replace(a_job("low", 0, 5000), demand=either)
-    short = replace(a_job("short", 1, 910, priority=3), demand=({"q": 1},))  # until 1011
+    short = replace(a_job("short", 1, 914, priority=3), demand=({"q": 1},))  # until 1015
     high = replace(a_job("high", 970, 5000, priority=2), demand=({"p": 1},))
-    runs = Simulator(policy, OVERHEADS, step=lambda _: 100.0).run([low, short, high])
+    runs = Simulator(policy, OVERHEADS, step=lambda _: 40.0).run([low, short, high])
     (_, stopped), *_ = runs[0].training_periods
-    assert (runs[1].ended, runs[0].preemptions) == (1011, 1)
-    assert runs[0].starts[1] >= stopped > 1011
+    assert (runs[1].ended, runs[0].preemptions) == (1015, 1)
+    assert runs[0].starts[1] >= stopped > 1015
 
 
 def test_progress_is_told() -> None:
