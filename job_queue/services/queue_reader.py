@@ -28,8 +28,8 @@ class QueueReader:
     :param last_cycle: reads the row of the lease, each time anew.
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param renew: called with the fencing token of the last cycle, before other rows are read. So a
-        repository that keeps rows can drop the rows that it read before this cycle.
+    :param renew: called with the fencing token of the last cycle, before other rows are read. So a repository that
+        keeps rows can drop the rows that it read before this cycle.
     """
 
     def __init__(

@@ -111,9 +111,7 @@ def test_6_work_conservation(snapshot: Snapshot) -> None:
     decided = plan(snapshot)
     evicted = {eviction.job for eviction in decided.evictions}
     victims = total(job.slots for job in snapshot.active if job.name in evicted)
-    free = capacity(snapshot)
-    free.subtract(used(snapshot))
-    free.subtract(total(start.slots for start in decided.starts))
+    free = free_after_starts(snapshot, decided)
     # What victims of this plan leave serves their claimants first, then free slots do; what they leave beyond that is
     # not for everybody.
     aside = total(decided.reservations.values())
@@ -510,12 +508,18 @@ def least_bound(queue: Department | Project, pool: str) -> int:
     return min(quota, queue.limit.get(pool, quota))
 
 
+def free_after_starts(snapshot: Snapshot, decided: Plan) -> Counter[str]:
+    """What is free now, starts of the plan being carried out."""
+    free = capacity(snapshot)
+    free.subtract(used(snapshot))
+    free.subtract(total(start.slots for start in decided.starts))
+    return free
+
+
 def coming_free(snapshot: Snapshot, decided: Plan) -> Counter[str]:
     """What is free, or will be once all stops are over, starts of the plan being carried out."""
     evicted = {eviction.job for eviction in decided.evictions}
-    room = capacity(snapshot)
-    room.subtract(used(snapshot))
-    room.subtract(total(start.slots for start in decided.starts))
+    room = free_after_starts(snapshot, decided)
     room.update(total(job.slots for job in snapshot.active if job.state is JobState.STOPPING or job.name in evicted))
     return room
 
@@ -528,9 +532,7 @@ def most_kept(snapshot: Snapshot, decided: Plan) -> Counter[str]:
         if patience is not None and NOW - job.entered > patience and job.name not in decided.reservations:
             for pool in {pool for need in job.demand for pool in need}:
                 needed[pool] += max(need.get(pool, 0) for need in job.demand)
-    free = capacity(snapshot)
-    free.subtract(used(snapshot))
-    free.subtract(total(start.slots for start in decided.starts))
+    free = free_after_starts(snapshot, decided)
     return Counter({pool: max(0, min(free[pool], count)) for pool, count in needed.items()})
 
 

@@ -86,10 +86,8 @@ def headline(status: QueueStatus) -> str:
     """Return a sentence about the policy in force and the number of jobs."""
     waiting = at_least(len(status.waiting), more=status.more_waiting)
     active = sum(job.carries is None for job in status.active)  # carriers are the queue's own jobs
-    if status.more_active:
-        jobs = f"{at_least(active, more=True)} jobs active, {waiting} waiting."
-    else:
-        jobs = f"{amount(active, 'job')} active, {waiting} waiting."
+    jobs = f"{at_least(active, more=True)} jobs" if status.more_active else amount(active, "job")
+    jobs = f"{jobs} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
     policy = f"Policy version {status.policy_version}" if status.policy_version else _NO_POLICY
