@@ -797,10 +797,15 @@ class Invariants:
             require(cancelled or told_late or not made_room, "a job that was asked to make room is preempted", said)
 
     def _ended_by_deadline(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> bool:
-        """Whether a stopped job had not started in time, or its attempts have used up its total runtime."""
+        """Return whether a stopped job had not started in time, or its attempts have used up its total runtime.
+
+        A member that ended without a report counts as not started, unless the queue has recorded it as running.
+        """
         tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
         if job.start_missed and tags.get("start_by_action") == "cancel":
-            had_instances = [it.name for it in attempts if it.began is not None]
+            recorded = any(it["state"] == "running" for it in row["history"])
+            known = [it for it in attempts if recorded or it.key not in self._sagemaker.untold]
+            had_instances = [it.name for it in known if it.began is not None]
             late = epoch(row["stateSince"]) >= epoch(tags["start_by"])
             found = f"{job.name} ended {row['stateSince']}, to start by {tags['start_by']}; ran: {had_instances}"
             require(late and not had_instances, "a job is stopped for its start only if it has missed it", found)
