@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache
 
-from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, group_of
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates
 from job_queue.scheduler.carriers.allocations import WHOLE, Launch
 from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carrier_as_job, carriers_as_jobs
 from job_queue.scheduler.carriers.holds import MemberHolds
@@ -166,52 +166,43 @@ class _SharedPlan:
             replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
             for job in carriers_as_jobs(packing, snapshot.now)
         )
+        whole = (*(job for job in snapshot.active if job.allocation is None), *self._members_without_slots())
         reserved = dict(snapshot.reserved)
         for it in packing.bins:  # the leader may have changed since slots were reserved
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
             if held:
                 reserved[it.leader.name] = held[0]
-        whole = (*(job for job in snapshot.active if job.allocation is None), *carriers)
-        instances = replace(
-            snapshot,
-            waiting=(*self._others, *map(bin_as_waiting_job, packing.bins)),
-            reserved=reserved,
-            carriers=(),
+        decided, self._explain_instances = decide(
+            replace(
+                snapshot,
+                active=(*whole, *carriers),
+                waiting=(*self._others, *map(bin_as_waiting_job, packing.bins)),
+                reserved=reserved,
+                carriers=(),
+            )
         )
-        counted = tuple(self._members_without_slots())
-        decided, explain = decide(replace(instances, active=(*whole, *counted)))
-        more = tuple(self._members_to_launch_for(decided))
-        if more:
-            decided, explain = decide(replace(instances, active=(*whole, *counted, *more)))
-        self._explain_instances = explain
         return decided
 
     def _members_without_slots(self) -> Iterator[ActiveJob]:
-        """Yield a job without slots for each member of a group that is active, starts or has promised GPUs.
-
-        The planner of instances then counts these members in their groups.
-        """
+        """Yield a job without slots for each active or starting member of a group, so that it counts in the group."""
         for member in self._snapshot.active:
             if member.allocation is not None and member.group is not None:
                 yield replace(member, slots=NOTHING, demand=(), preemptible=False, allocation=None)
-        for name in (*self._packing.allocations, *self._packing.promised):
+        for name in self._packing.allocations:
             job = self._candidates_by_name[name].job
             if job.group is not None:
-                yield _without_slots(job)
-
-    def _members_to_launch_for(self, decided: Plan) -> Iterator[ActiveJob]:
-        """Yield a job without slots for each member of a carrier that a plan of instances launches or reserves.
-
-        Members come before the whole-instance jobs of their group, as on existing carriers. Otherwise a carrier might
-        be launched for members whose group has no place left. Only groups with waiting whole-instance jobs matter.
-        """
-        mixed = {group_of(job) for job in self._others if job.gpus is None} - {None}
-        if not mixed:
-            return
-        served = decided.reservations.keys() | {start.job for start in decided.starts}
-        for it in self._packing.bins:
-            if it.leader.name in served:
-                yield from (_without_slots(member) for member in it.members if group_of(member) in mixed)
+                yield ActiveJob(
+                    name=name,
+                    project=job.project,
+                    priority=job.priority,
+                    slots=NOTHING,
+                    state=JobState.STARTING,
+                    entered=job.entered,
+                    preemptible=False,
+                    owner=job.owner,
+                    group=job.group,
+                    max_parallel=job.max_parallel,
+                )
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
         """Return the members for which no carrier starts, neither now nor on slots that are already being freed."""
@@ -314,22 +305,6 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
         return set()
     decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)
     return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
-
-
-def _without_slots(member: WaitingJob) -> ActiveJob:
-    """Return a waiting member as a starting job without slots, which counts in its group only."""
-    return ActiveJob(
-        name=member.name,
-        project=member.project,
-        priority=member.priority,
-        slots=NOTHING,
-        state=JobState.STARTING,
-        entered=member.entered,
-        preemptible=False,
-        owner=member.owner,
-        group=member.group,
-        max_parallel=member.max_parallel,
-    )
 
 
 def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:

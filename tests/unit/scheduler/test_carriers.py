@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import (
@@ -259,7 +259,6 @@ def test_the_order_of_jobs_does_not_matter(snapshot: Snapshot, random: Random) -
 
 @ordinary
 @given(snapshots)
-@example(shared(17272004))  # a group of members and whole-instance jobs: the same carrier was launched again and again
 def test_it_comes_to_rest(snapshot: Snapshot) -> None:
     run = ScenarioRun(snapshot)
     for _ in range(40):
