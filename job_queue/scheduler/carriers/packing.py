@@ -206,6 +206,36 @@ class Packing:
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
+    def use_empty_carrier(self, it: Bin, pools: Collection[str], carriers: Collection[str]) -> bool:
+        """Give the members of a bin an empty carrier in place of a new one. Return whether a carrier was found.
+
+        :param pools: the pools in which the carrier may be.
+        :param carriers: the carriers that may be used.
+        """
+        names = {member.name for member in it.members}
+        for name, carrier in self._joinable_carriers(it.leader).items():
+            if name not in carriers or carrier.pool not in pools or not carrier.takes_members:
+                continue
+            if self.members[name] or self.joining[name] or self._kept.get(name, it.leader.name) not in names:
+                continue
+            if (allocations := self._allocations_on_empty(carrier, it.members)) is not None:
+                for member, allocation in zip(it.members, allocations, strict=True):
+                    self._record_allocation(member, allocation, at_once=True)
+                self.bins.remove(it)
+                return True
+        return False
+
+    def _allocations_on_empty(self, carrier: Carrier, members: Iterable[WaitingJob]) -> list[GpuAllocation] | None:
+        """Return an allocation for each member on an empty carrier, or None if the carrier has too few GPUs."""
+        row, found = FreeGpus(carrier.gpus), []
+        for member in members:
+            size = member.gpus or 0
+            if (gpus := row.find_gpus(size)) is None:
+                return None
+            found.append(allocation_on(carrier.name, gpus, size))
+            row.add(found[-1])
+        return found
+
     # --- allocations of victims -------------------------------------------------------------------------------
 
     def make_room(self, member: WaitingJob) -> bool:

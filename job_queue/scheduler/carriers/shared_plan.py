@@ -99,7 +99,8 @@ class _SharedPlan:
         if self._consolidates(decided):
             decided = self._plan_instances()
             explain = self._explain_instances
-        return self._complete(replace(decided, holds=explain()) if explained else decided, explained=explained)
+        decided = self._with_reused_carriers(replace(decided, holds=explain()) if explained else decided)
+        return self._complete(decided, explained=explained)
 
     def _allocate_or_leave_unplaced(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
@@ -239,6 +240,32 @@ class _SharedPlan:
                 self._packing.move_members(carrier, min(claimants))
                 return True
         return False
+
+    def _with_reused_carriers(self, decided: Plan) -> Plan:
+        """Let members join empty carriers that are due for eviction, in place of new carriers in the same pool.
+
+        No other job is delayed: an empty carrier and a new carrier hold one instance each, and the plan has served the
+        other jobs as if the empty carrier were being freed. Otherwise the new carrier might be due for eviction as
+        well before its members join it, and carriers would be closed and launched without end.
+        """
+        packing, evicted = self._packing, {it.job for it in decided.evictions}
+        claimants = {it.claimant for it in decided.evictions}
+        slots = {name: need for name, need in decided.reservations.items() if name not in claimants}
+        slots |= {start.job: start.slots for start in decided.starts}
+        due = self._due_for_eviction - evicted
+        reused = {
+            it.leader.name
+            for it in list(packing.bins)
+            if it.leader.name in slots and packing.use_empty_carrier(it, slots[it.leader.name], due)
+        }
+        if not reused:
+            return decided
+        return replace(
+            decided,
+            starts=tuple(start for start in decided.starts if start.job not in reused),
+            reservations={name: need for name, need in decided.reservations.items() if name not in reused},
+            holds=tuple(hold for hold in decided.holds if hold.job not in reused),
+        )
 
     def _group_of(self, carrier: str) -> tuple[str, str, str]:
         """Return the group of a carrier: pool, project and owner. Freed instances of a group are interchangeable.
