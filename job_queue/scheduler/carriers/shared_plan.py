@@ -207,8 +207,7 @@ class _SharedPlan:
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
         """Return the members for which no carrier starts, neither now nor on slots that are already being freed."""
-        served = {start.job for start in decided.starts}
-        served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
+        served = _served(decided)
         bins = [it for it in self._packing.bins if it.leader.name not in served]
         blocked = {member.name for it in bins for member in it.members}
         return [member for member in self._unplaced if member.name in blocked]
@@ -244,15 +243,12 @@ class _SharedPlan:
     def _with_reused_carriers(self, decided: Plan) -> Plan:
         """Let members join empty carriers that are due for eviction, in place of new carriers in the same pool.
 
-        No other job is delayed: an empty carrier and a new carrier hold one instance each, and the plan has served the
-        other jobs as if the empty carrier were being freed. Otherwise the new carrier might be due for eviction as
-        well before its members join it, and carriers would be closed and launched without end.
+        A new carrier might also become due for eviction before its members join it. Carriers would then be closed and
+        launched without end. The other jobs get the same number of instances, but perhaps later: the empty carrier
+        could be freed at once, and the instance of the new carrier may still be in use.
         """
-        packing, evicted = self._packing, {it.job for it in decided.evictions}
-        claimants = {it.claimant for it in decided.evictions}
-        slots = {name: need for name, need in decided.reservations.items() if name not in claimants}
-        slots |= {start.job: start.slots for start in decided.starts}
-        due = self._due_for_eviction - evicted
+        packing, slots = self._packing, _served(decided)
+        due = self._due_for_eviction - {it.job for it in decided.evictions}
         reused = {
             it.leader.name
             for it in list(packing.bins)
@@ -313,6 +309,13 @@ class _SharedPlan:
             holds=self._holds.of(decided) if explained else (),
             closes=_carriers_to_close(self._snapshot, decided, packing),
         )
+
+
+def _served(decided: Plan) -> dict[str, Slots]:
+    """Return the slots of the jobs that start, or for which slots are reserved without evictions by the planner."""
+    claimants = {eviction.claimant for eviction in decided.evictions}
+    reserved = {name: slots for name, slots in decided.reservations.items() if name not in claimants}
+    return reserved | {start.job: start.slots for start in decided.starts}
 
 
 def _due_for_eviction(snapshot: Snapshot) -> set[str]:
