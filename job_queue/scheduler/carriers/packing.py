@@ -87,7 +87,6 @@ class Packing:
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
         self._kept: dict[str, str] = {}  # carrier -> the patient member for which the carrier's GPUs are kept
-        self._keepers: set[str] = set()  # members for which a carrier is kept
         self._kept_before: dict[str, int] = {}  # member without a place -> number of carriers kept for earlier members
         # class of members -> the smallest size, in tenths of GPUs, for which no carrier was left to keep
         self._none_to_keep: dict[_MemberClass, int] = {}
@@ -111,30 +110,35 @@ class Packing:
 
     # --- existing allocations ---------------------------------------------------------------------------------
 
-    def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
-        """Give a member free GPUs, or promise GPUs that will be free. Return whether either was possible.
+    def begin_pass(self) -> None:
+        """Begin another pass of `allocate` over members without GPUs, in waiting order."""
+        self._no_place.clear()  # may come from a later member, for which more carriers are kept by others
+
+    def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> str | None:
+        """Give a member free GPUs, or promise GPUs that will be free. Return the carrier, or None if none has room.
 
         :param closed: carriers that the member may not join.
         """
         size, member_class = member.gpus or 0, (_member_class(member), closed)
         # Until members are evicted, free GPUs only become fewer. So if a member finds no place, no larger member does.
-        if member.name not in self._keepers and size >= self._no_place.get(member_class, size + 1):
-            return False
+        if size >= self._no_place.get(member_class, size + 1):
+            return None
+        kept = self._kept_for_earlier_members(member)
         for at_once in (True, False):
             found = []
             for name, carrier in self._joinable_carriers(member).items():
-                if (at_once and not carrier.takes_members) or name in closed:
+                if (at_once and not carrier.takes_members) or name in closed or name in kept:
                     continue
                 row = self._soon_free[name]
                 gpus = row.find_gpus(size, self._free[name] if at_once else None)
-                if gpus is not None and self._kept.get(name, member.name) == member.name:
+                if gpus is not None:
                     found.append((row.would_split_whole_gpu(gpus, size), row.free, name, gpus))
             if found:
                 *_, name, gpus = min(found)
                 self._record_allocation(member, allocation_on(name, gpus, size), at_once=at_once)
-                return True
+                return name
         self._no_place[member_class] = min(size, self._no_place.get(member_class, size))
-        return False
+        return None
 
     def _joinable_carriers(self, member: WaitingJob) -> Mapping[str, Carrier]:
         """Return the active carriers of the member's kind, project and pools, without reserved carriers."""
@@ -175,9 +179,12 @@ class Packing:
         ]
         if able:
             self._kept[max(able)[1]] = member.name
-            self._keepers.add(member.name)
         else:
             self._none_to_keep[member_class] = size
+
+    def _kept_for_earlier_members(self, member: WaitingJob) -> set[str]:
+        """Return the carriers that are kept for members before this one in waiting order."""
+        return set(islice(self._kept, self._kept_before.get(member.name, len(self._kept))))
 
     # --- new carriers -----------------------------------------------------------------------------------
 
@@ -206,36 +213,6 @@ class Packing:
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
-    def use_empty_carrier(self, it: Bin, pools: Collection[str], carriers: Collection[str]) -> bool:
-        """Give the members of a bin an empty carrier in place of a new one. Return whether a carrier was found.
-
-        :param pools: the pools in which the carrier may be.
-        :param carriers: the carriers that may be used.
-        """
-        names = {member.name for member in it.members}
-        for name, carrier in self._joinable_carriers(it.leader).items():
-            if name not in carriers or carrier.pool not in pools or not carrier.takes_members:
-                continue
-            if self.members[name] or self.joining[name] or self._kept.get(name, it.leader.name) not in names:
-                continue
-            if (allocations := self._allocations_on_empty(carrier, it.members)) is not None:
-                for member, allocation in zip(it.members, allocations, strict=True):
-                    self._record_allocation(member, allocation, at_once=True)
-                self.bins.remove(it)
-                return True
-        return False
-
-    def _allocations_on_empty(self, carrier: Carrier, members: Iterable[WaitingJob]) -> list[GpuAllocation] | None:
-        """Return an allocation for each member on an empty carrier, or None if the carrier has too few GPUs."""
-        row, found = FreeGpus(carrier.gpus), []
-        for member in members:
-            size = member.gpus or 0
-            if (gpus := row.find_gpus(size)) is None:
-                return None
-            found.append(allocation_on(carrier.name, gpus, size))
-            row.add(found[-1])
-        return found
-
     # --- allocations of victims -------------------------------------------------------------------------------
 
     def make_room(self, member: WaitingJob) -> bool:
@@ -263,7 +240,7 @@ class Packing:
 
     def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
-        kept_for_earlier_members = set(islice(self._kept, self._kept_before[member.name]))
+        kept = self._kept_for_earlier_members(member)
         place = (_member_class(member), member.gpus or 0, member.priority)
         able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
         if place in self._eviction_options:
@@ -273,14 +250,14 @@ class Packing:
             options, names = self._eviction_options[place], able
         options.changes_seen = len(changed)
         for name in names:
-            if name not in able or able[name].state is not JobState.RUNNING or name in kept_for_earlier_members:
+            if name not in able or able[name].state is not JobState.RUNNING or name in kept:
                 continue
             if victims := self._victims_on(name, member):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
                 heappush(options.heap, (keys, name, self._changes[name], victims))
         while options.heap:
             _, name, changes, _ = options.heap[0]
-            if changes == self._changes[name] and name not in kept_for_earlier_members:
+            if changes == self._changes[name] and name not in kept:
                 break
             heappop(options.heap)
         return options
