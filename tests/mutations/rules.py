@@ -161,8 +161,38 @@ MUTATIONS = (
     Mutation(
         "a patient job that starts closes no carrier",
         "carriers/shared_plan.py",
-        "if self._join_reopened_carriers(decided):",
-        "if False:",
+        "joined := self._join_beside_patient_jobs(decided) or self._join_emptied_carriers(decided)",
+        "joined := self._join_emptied_carriers(decided)",
+    ),
+    Mutation(
+        "members join an emptied carrier in place of a new one",
+        "carriers/shared_plan.py",
+        "joined := self._join_beside_patient_jobs(decided) or self._join_emptied_carriers(decided)",
+        "joined := self._join_beside_patient_jobs(decided)",
+    ),
+    Mutation(
+        "a carrier that members join in place of a new one is not evicted by the same plan",
+        "carriers/shared_plan.py",
+        "if job.name in self._reused",
+        "if False",
+    ),
+    Mutation(
+        "the members of one new carrier join one emptied carrier",
+        "carriers/shared_plan.py",
+        "able = {carrier}",
+        "pass",
+    ),
+    Mutation(
+        "GPUs are kept only for earlier members",
+        "carriers/packing.py",
+        "self._kept_before.get(member.name, len(self._kept))",
+        "len(self._kept)",
+    ),
+    Mutation(
+        "no GPUs are kept for a member that has got some",
+        "carriers/packing.py",
+        "if it not in self.allocations and it not in self.promised",
+        "if True",
     ),
     Mutation(
         "each preemption doubles the guaranteed runtime",

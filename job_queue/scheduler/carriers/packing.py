@@ -183,8 +183,9 @@ class Packing:
             self._none_to_keep[member_class] = size
 
     def _kept_for_earlier_members(self, member: WaitingJob) -> set[str]:
-        """Return the carriers that are kept for members before this one in waiting order."""
-        return set(islice(self._kept, self._kept_before.get(member.name, len(self._kept))))
+        """Return the carriers that are kept for members that come before this one and have no GPUs."""
+        earlier = islice(self._kept.items(), self._kept_before.get(member.name, len(self._kept)))
+        return {carrier for carrier, it in earlier if it not in self.allocations and it not in self.promised}
 
     # --- new carriers -----------------------------------------------------------------------------------
 
