@@ -26,6 +26,7 @@ _MemberClass = tuple[str, str, frozenset[str]]
 class Bin:
     """A carrier that does not exist yet, and the members for which it would be launched, in waiting order."""
 
+    gpus: int
     free_gpus: FreeGpus
     members: list[WaitingJob]
 
@@ -114,15 +115,15 @@ class Packing:
         """Begin another pass of `allocate` over members without GPUs, in waiting order."""
         self._no_place.clear()  # may come from a later member, for which more carriers are kept by others
 
-    def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> str | None:
-        """Give a member free GPUs, or promise GPUs that will be free. Return the carrier, or None if none has room.
+    def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
+        """Give a member free GPUs, or promise GPUs that will be free. Return whether either was possible.
 
         :param closed: carriers that the member may not join.
         """
         size, member_class = member.gpus or 0, (_member_class(member), closed)
         # Until members are evicted, free GPUs only become fewer. So if a member finds no place, no larger member does.
         if size >= self._no_place.get(member_class, size + 1):
-            return None
+            return False
         kept = self._kept_for_earlier_members(member)
         for at_once in (True, False):
             found = []
@@ -136,9 +137,9 @@ class Packing:
             if found:
                 *_, name, gpus = min(found)
                 self._record_allocation(member, allocation_on(name, gpus, size), at_once=at_once)
-                return name
+                return True
         self._no_place[member_class] = min(size, self._no_place.get(member_class, size))
-        return None
+        return False
 
     def _joinable_carriers(self, member: WaitingJob) -> Mapping[str, Carrier]:
         """Return the active carriers of the member's kind, project and pools, without reserved carriers."""
@@ -183,9 +184,8 @@ class Packing:
             self._none_to_keep[member_class] = size
 
     def _kept_for_earlier_members(self, member: WaitingJob) -> set[str]:
-        """Return the carriers that are kept for members that come before this one and have no GPUs."""
-        earlier = islice(self._kept.items(), self._kept_before.get(member.name, len(self._kept)))
-        return {carrier for carrier, it in earlier if it not in self.allocations and it not in self.promised}
+        """Return the carriers that are kept for members before this one in waiting order."""
+        return set(islice(self._kept, self._kept_before.get(member.name, len(self._kept))))
 
     # --- new carriers -----------------------------------------------------------------------------------
 
@@ -207,12 +207,32 @@ class Packing:
                     break
             else:
                 full[member_class, size] = len(bins)
-                row = FreeGpus(min(self._gpus[pool] for need in member.demand for pool in need))
+                count = min(self._gpus[pool] for need in member.demand for pool in need)
+                row = FreeGpus(count)
                 gpus = row.find_gpus(size)
                 assert gpus is not None, "the demand of a member has only pools whose instances have enough GPUs"
                 row.add(allocation_on("", gpus, size))
-                self.bins.append(Bin(row, [member]))
+                self.bins.append(Bin(count, row, [member]))
                 bins.append(self.bins[-1])
+
+    def use_empty_carrier(self, it: Bin, carriers: Collection[str]) -> bool:
+        """Give the members of a bin an empty carrier in place of a new one. Return whether a carrier was found.
+
+        :param carriers: the carriers that may be used.
+        """
+        kept = self._kept_for_earlier_members(it.leader)
+        for name, carrier in self._joinable_carriers(it.leader).items():
+            able = carrier.state is JobState.RUNNING and carrier.gpus >= it.gpus and name in carriers
+            if not able or name in kept or self.members[name] or self.joining[name]:
+                continue
+            for member in it.members:
+                size = member.gpus or 0
+                gpus = self._soon_free[name].find_gpus(size)
+                assert gpus is not None, "the members fit on an instance of this size"
+                self._record_allocation(member, allocation_on(name, gpus, size), at_once=carrier.takes_members)
+            self.bins.remove(it)
+            return True
+        return False
 
     # --- allocations of victims -------------------------------------------------------------------------------
 

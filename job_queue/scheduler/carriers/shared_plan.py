@@ -75,12 +75,11 @@ class _SharedPlan:
         misfits = (job for job in members if job.name not in fitting and job.held)
         self._others = [*whole, *(job for job in members if job.name in refused), *misfits]
         self._candidates = [it for it in candidates if it.name in fitting and it.name not in refused]
-        self._candidates_by_name = {it.name: it for it in self._candidates}
+        self._candidates_by_name = {it.name: it for it in candidates}
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unplaced: list[WaitingJob] = []
         self._due_for_eviction = frozenset(_due_for_eviction(snapshot))
-        self._reused: set[str] = set()  # carriers that members join in place of new carriers
         self._explain_instances: Callable[[], tuple[Hold, ...]] = tuple  # explains the last plan of whole instances
 
     def decide(self, *, explained: bool) -> Plan:
@@ -89,18 +88,21 @@ class _SharedPlan:
         for candidate in self._candidates:
             self._allocate_or_leave_unplaced(candidate)
         packing.pack_into_new_carriers(self._unplaced)
-        decided = self._plan_with_reopened_carriers()
+        decided = self._plan_instances()
+        if self._join_reopened_carriers(decided):
+            decided = self._plan_instances()
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
-            self._pack_unplaced(without=made_room)
-            decided = self._plan_with_reopened_carriers()
+            packing.pack_into_new_carriers([member for member in self._unplaced if member.name not in made_room])
+            decided = self._plan_instances()
         explain = self._explain_instances
-        if self._consolidates(decided):
+        if moves := self._consolidates(decided):
             decided = self._plan_instances()
             explain = self._explain_instances
         if explained:
             decided = replace(decided, holds=explain())
-        return self._complete(decided, explained=explained)
+        # An instance that moved members free is for the job that claims it, and not for another one in its place.
+        return self._complete(decided if moves else self._with_reused_carriers(decided), explained=explained)
 
     def _allocate_or_leave_unplaced(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
@@ -136,65 +138,27 @@ class _SharedPlan:
             if end > job.started + job.max_runtime
         }
 
-    def _plan_with_reopened_carriers(self) -> Plan:
-        """Plan whole instances. Reopen carriers to members as this plan allows, and plan again, until no member joins.
-
-        Carriers that members join in place of new carriers are not evicted by the plan.
-        """
-        decided = self._plan_instances()
-        while joined := self._join_beside_patient_jobs(decided) or self._join_emptied_carriers(decided):
-            self._pack_unplaced(without=joined)
-            decided = self._plan_instances()
-        return decided
-
-    def _pack_unplaced(self, *, without: AbstractSet[str]) -> None:
-        """Pack the members without GPUs into new carriers again.
-
-        :param without: members that have GPUs now.
-        """
-        self._unplaced = [member for member in self._unplaced if member.name not in without]
-        self._packing.pack_into_new_carriers(self._unplaced)
-
-    def _join_beside_patient_jobs(self, decided: Plan) -> set[str]:
+    def _join_reopened_carriers(self, decided: Plan) -> bool:
         """Let members join carriers that were closed only because of patient jobs which the plan starts.
 
-        Otherwise a job might be evicted for a member although GPUs of a carrier are free for that member. Return the
-        members that join a carrier.
+        Otherwise a job might be evicted for a member although GPUs of a carrier are free for that member. Return
+        whether a member joins a carrier.
         """
         started = {start.job for start in decided.starts}
         waits = [it for it in self._patient if it.name not in started]
         if len(waits) == len(self._patient):
-            return set()
-        self._patient = waits
+            return False
+        self._patient, unplaced = waits, self._unplaced
         self._packing.begin_pass()
         gone = {eviction.job for eviction in decided.evictions}
-        return {
-            member.name
-            for member in self._unplaced
-            if member.name not in started
-            if self._packing.allocate(member, closed=self._closed_to(self._candidates_by_name[member.name]) | gone)
-        }
-
-    def _join_emptied_carriers(self, decided: Plan) -> set[str]:
-        """Let members join carriers that are due for eviction and have no members, in place of new carriers.
-
-        A new carrier might also become due for eviction before its members join it. Carriers would then be closed and
-        launched without end. Return the members that join a carrier.
-        """
-        packing, served, joined = self._packing, _served(decided), set()
-        left = self._due_for_eviction - {it.job for it in decided.evictions}
-        packing.begin_pass()
-        for it in packing.bins:
-            pools = served.get(it.leader.name, NOTHING)
-            able = {name for name in left if packing.carriers[name].pool in pools and packing.is_emptied(name)}
-            for member in it.members if able else ():
-                closed = self._closed_to(self._candidates_by_name[member.name]) - able
-                if (carrier := packing.allocate(member, closed=closed)) is None:
-                    break
-                joined.add(member.name)
-                able = {carrier}
-                self._reused.add(carrier)
-        return joined
+        self._unplaced = [
+            member
+            for member in unplaced
+            if member.name in started
+            or not self._packing.allocate(member, closed=self._closed_to(self._candidates_by_name[member.name]) | gone)
+        ]
+        self._packing.pack_into_new_carriers(self._unplaced)
+        return len(self._unplaced) < len(unplaced)
 
     def _plan_instances(self, *, without: str | None = None) -> Plan:
         """Return the plan of whole instances, without holds.
@@ -203,11 +167,7 @@ class _SharedPlan:
         """
         snapshot, packing = self._snapshot, self._packing
         carriers = (
-            replace(job, state=JobState.STOPPING, comes_back=False)
-            if job.name == without
-            else replace(job, preemptible=False)
-            if job.name in self._reused
-            else job
+            replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
             for job in carriers_as_jobs(packing, snapshot.now)
         )
         whole = (*(job for job in snapshot.active if job.allocation is None), *self._members_without_slots())
@@ -282,6 +242,34 @@ class _SharedPlan:
                 self._packing.move_members(carrier, min(claimants))
                 return True
         return False
+
+    def _with_reused_carriers(self, decided: Plan) -> Plan:
+        """Let members join empty carriers that are due for eviction, in place of new carriers in the same pool.
+
+        A new carrier might also become due for eviction before its members join it. Carriers would then be closed and
+        launched without end. The other jobs get the same number of instances, but perhaps later: the empty carrier
+        could be freed at once, and the instance of the new carrier may still be in use.
+        """
+        packing, slots, reused = self._packing, _served(decided), set()
+        for start in decided.starts:
+            if (started := self._candidates_by_name[start.job]).job.gpus is None:
+                self._groups.enter(started)
+        left = self._due_for_eviction - {it.job for it in decided.evictions}
+        for it in list(packing.bins):
+            # The members may start at once, so they must not exceed their groups together with the plan's starts.
+            members = [self._candidates_by_name[member.name] for member in it.members]
+            if all(self._groups.may_start(member, has_place=True) for member in members):
+                pools = slots.get(it.leader.name, NOTHING)
+                if packing.use_empty_carrier(it, {name for name in left if packing.carriers[name].pool in pools}):
+                    reused.add(it.leader.name)
+        if not reused:
+            return decided
+        return replace(
+            decided,
+            starts=tuple(start for start in decided.starts if start.job not in reused),
+            reservations={name: need for name, need in decided.reservations.items() if name not in reused},
+            holds=tuple(hold for hold in decided.holds if hold.job not in reused),
+        )
 
     def _group_of(self, carrier: str) -> tuple[str, str, str]:
         """Return the group of a carrier: pool, project and owner. Freed instances of a group are interchangeable.
