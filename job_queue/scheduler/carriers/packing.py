@@ -26,8 +26,8 @@ _MemberClass = tuple[str, str, frozenset[str]]
 class Bin:
     """A carrier that does not exist yet, and the members for which it would be launched, in waiting order."""
 
-    gpus: int
-    free_gpus: FreeGpus
+    gpus: int  # of the instance
+    free_gpus: FreeGpus  # after all members
     members: list[WaitingJob]
 
     @property

@@ -251,9 +251,10 @@ class _SharedPlan:
         could be freed at once, and the instance of the new carrier may still be in use.
         """
         packing, slots, reused = self._packing, _served(decided), set()
-        for start in decided.starts:
-            if (started := self._candidates_by_name[start.job]).job.gpus is None:
-                self._groups.enter(started)
+        started = {start.job for start in decided.starts}
+        for candidate in self._candidates_by_name.values():
+            if candidate.job.gpus is None and candidate.name in started:
+                self._groups.enter(candidate)
         left = self._due_for_eviction - {it.job for it in decided.evictions}
         for it in list(packing.bins):
             # The members may start at once, so they must not exceed their groups together with the plan's starts.
