@@ -350,7 +350,7 @@ def with_empty_carriers(seed: int) -> Snapshot:
 
 @ordinary
 @given(st.integers(0, 2**40))
-@example(156)  # members join
+@example(156)  # a member joins
 def test_members_join_an_empty_carrier_that_is_due_for_eviction_only_in_place_of_a_new_one(seed: int) -> None:
     snapshot = with_empty_carriers(seed)
     decided = plan(snapshot)
@@ -365,6 +365,7 @@ def test_members_join_an_empty_carrier_that_is_due_for_eviction_only_in_place_of
 
 @ordinary
 @given(st.integers(0, 2**40))
+@example(8)  # a carrier was closed before its agent was ready, and another one launched, without end
 def test_with_empty_carriers_it_comes_to_rest(seed: int) -> None:
     """An agent needs time to start, so a carrier that has just begun to run takes no members yet."""
     run = ScenarioRun(with_empty_carriers(seed))
