@@ -195,6 +195,12 @@ MUTATIONS = (
         "able = carrier.takes_members",
     ),
     Mutation(
+        "no member is evicted for a member that may not join",
+        "carriers/packing.py",
+        "or name in kept or name in closed:",
+        "or name in kept:",
+    ),
+    Mutation(
         "GPUs are kept only for earlier members",
         "carriers/packing.py",
         "self._kept_before.get(member.name, len(self._kept))",

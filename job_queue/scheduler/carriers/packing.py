@@ -78,10 +78,12 @@ class Packing:
             self._soon_free[name] = FreeGpus(carrier.gpus, map(_allocation, self.staying(name)))
         # (class of members, carriers closed to them) -> the smallest size, in tenths of GPUs, that found no place
         self._no_place: dict[tuple[_MemberClass, frozenset[str]], int] = {}
-        # (class of members, their size) -> the highest priority for which no victims were found
-        self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
-        # by class, size and priority of members
-        self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(_EvictionOptions)
+        # ((class of members, carriers closed to them), their size) -> the highest priority that found no victims
+        self._failed_searches: dict[tuple[tuple[_MemberClass, frozenset[str]], int], int] = {}
+        # by class of members, carriers closed to them, size and priority
+        self._eviction_options: dict[tuple[_MemberClass, frozenset[str], int, int], _EvictionOptions] = defaultdict(
+            _EvictionOptions
+        )
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -236,16 +238,18 @@ class Packing:
 
     # --- allocations of victims -------------------------------------------------------------------------------
 
-    def make_room(self, member: WaitingJob) -> bool:
+    def make_room(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
         """Evict members of lower priority from one carrier, and promise their GPUs. Return whether this was possible.
 
         No more members are evicted than needed. If several carriers are possible, the carrier with the least valuable
         victims is chosen. Members must be tried in waiting order.
+
+        :param closed: carriers that the member may not join.
         """
-        size, member_class = member.gpus or 0, _member_class(member)
+        size, member_class = member.gpus or 0, (_member_class(member), closed)
         if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):
             return False
-        options = self._eviction_options_for(member)
+        options = self._eviction_options_for(member, closed)
         if not options.heap:
             self._failed_searches[member_class, size] = member.priority
             return False
@@ -259,10 +263,10 @@ class Packing:
         self._record_allocation(member, allocation_on(name, gpus, size), at_once=False)
         return True
 
-    def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
+    def _eviction_options_for(self, member: WaitingJob, closed: frozenset[str]) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
         kept = self._kept_for_earlier_members(member)
-        place = (_member_class(member), member.gpus or 0, member.priority)
+        place = (_member_class(member), closed, member.gpus or 0, member.priority)
         able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
         if place in self._eviction_options:
             options = self._eviction_options[place]
@@ -271,7 +275,7 @@ class Packing:
             options, names = self._eviction_options[place], able
         options.changes_seen = len(changed)
         for name in names:
-            if name not in able or able[name].state is not JobState.RUNNING or name in kept:
+            if name not in able or able[name].state is not JobState.RUNNING or name in kept or name in closed:
                 continue
             if victims := self._victims_on(name, member):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)

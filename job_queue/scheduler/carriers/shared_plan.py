@@ -92,7 +92,9 @@ class _SharedPlan:
         if self._join_reopened_carriers(decided):
             decided = self._plan_instances()
         blocked = self._blocked(decided)
-        if made_room := {member.name for member in blocked if packing.make_room(member)}:
+        if made_room := {
+            it.name for it in blocked if packing.make_room(it, self._closed_to(self._candidates_by_name[it.name]))
+        }:
             packing.pack_into_new_carriers([member for member in self._unplaced if member.name not in made_room])
             decided = self._plan_instances()
         explain = self._explain_instances
