@@ -191,8 +191,20 @@ MUTATIONS = (
     Mutation(
         "members use an empty carrier before its agent is ready",
         "carriers/packing.py",
-        "able = carrier.state is JobState.RUNNING",
-        "able = carrier.takes_members",
+        "if name in carriers and name not in kept and carrier.state is JobState.RUNNING",
+        "if name in carriers and name not in kept and carrier.takes_members",
+    ),
+    Mutation(
+        "members use a carrier whose agent is ready first",
+        "carriers/packing.py",
+        "key=lambda carrier: not carrier.takes_members",
+        "key=lambda carrier: carrier.takes_members",
+    ),
+    Mutation(
+        "no instance stays free while members wait for an agent",
+        "carriers/shared_plan.py",
+        "if it.leader.name in started:",
+        "if False:",
     ),
     Mutation(
         "no member is evicted for a member that may not join",

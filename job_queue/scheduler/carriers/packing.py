@@ -26,8 +26,7 @@ _MemberClass = tuple[str, str, frozenset[str]]
 class Bin:
     """A carrier that does not exist yet, and the members for which it would be launched, in waiting order."""
 
-    gpus: int  # of the instance
-    free_gpus: FreeGpus  # after all members
+    free_gpus: FreeGpus
     members: list[WaitingJob]
 
     @property
@@ -209,12 +208,11 @@ class Packing:
                     break
             else:
                 full[member_class, size] = len(bins)
-                count = min(self._gpus[pool] for need in member.demand for pool in need)
-                row = FreeGpus(count)
+                row = FreeGpus(min(self._gpus[pool] for need in member.demand for pool in need))
                 gpus = row.find_gpus(size)
                 assert gpus is not None, "the demand of a member has only pools whose instances have enough GPUs"
                 row.add(allocation_on("", gpus, size))
-                self.bins.append(Bin(count, row, [member]))
+                self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
     def use_empty_carrier(self, it: Bin, carriers: Collection[str]) -> bool:
@@ -223,18 +221,30 @@ class Packing:
         :param carriers: the carriers that may be used.
         """
         kept = self._kept_for_earlier_members(it.leader)
-        for name, carrier in self._joinable_carriers(it.leader).items():
-            able = carrier.state is JobState.RUNNING and carrier.gpus >= it.gpus and name in carriers
-            if not able or name in kept or self.members[name] or self.joining[name]:
-                continue
-            for member in it.members:
-                size = member.gpus or 0
-                gpus = self._soon_free[name].find_gpus(size)
-                assert gpus is not None, "the members fit on an instance of this size"
-                self._record_allocation(member, allocation_on(name, gpus, size), at_once=carrier.takes_members)
-            self.bins.remove(it)
-            return True
+        able = (
+            carrier
+            for name, carrier in self._joinable_carriers(it.leader).items()
+            if name in carriers and name not in kept and carrier.state is JobState.RUNNING
+            if not self.members[name] and not self.joining[name]
+        )
+        for carrier in sorted(able, key=lambda carrier: not carrier.takes_members):
+            if (allocations := self._allocations_on_empty(carrier, it.members)) is not None:
+                for member, allocation in zip(it.members, allocations, strict=True):
+                    self._record_allocation(member, allocation, at_once=carrier.takes_members)
+                self.bins.remove(it)
+                return True
         return False
+
+    def _allocations_on_empty(self, carrier: Carrier, members: Iterable[WaitingJob]) -> list[GpuAllocation] | None:
+        """Return an allocation for each member on an empty carrier, or None if the carrier has too few GPUs."""
+        row, found = FreeGpus(carrier.gpus), []
+        for member in members:
+            size = member.gpus or 0
+            if (gpus := row.find_gpus(size)) is None:
+                return None
+            found.append(allocation_on(carrier.name, gpus, size))
+            row.add(found[-1])
+        return found
 
     # --- allocations of victims -------------------------------------------------------------------------------
 

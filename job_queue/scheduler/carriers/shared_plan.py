@@ -261,10 +261,14 @@ class _SharedPlan:
         for it in list(packing.bins):
             # The members may start at once, so they must not exceed their groups together with the plan's starts.
             members = [self._candidates_by_name[member.name] for member in it.members]
-            if all(self._groups.may_start(member, has_place=True) for member in members):
-                pools = slots.get(it.leader.name, NOTHING)
-                if packing.use_empty_carrier(it, {name for name in left if packing.carriers[name].pool in pools}):
-                    reused.add(it.leader.name)
+            if not all(self._groups.may_start(member, has_place=True) for member in members):
+                continue
+            pools = slots.get(it.leader.name, NOTHING)
+            able = {name for name in left if packing.carriers[name].pool in pools}
+            if it.leader.name in started:  # no instance stays free while the members wait for an agent
+                able = {name for name in able if packing.carriers[name].takes_members}
+            if packing.use_empty_carrier(it, able):
+                reused.add(it.leader.name)
         if not reused:
             return decided
         return replace(
