@@ -221,16 +221,14 @@ class Packing:
         :param carriers: the carriers that may be used.
         """
         kept = self._kept_for_earlier_members(it.leader)
-        able = (
-            carrier
-            for name, carrier in self._joinable_carriers(it.leader).items()
-            if name in carriers and name not in kept and carrier.state is JobState.RUNNING
-            if not self.members[name] and not self.joining[name]
-        )
-        for carrier in sorted(able, key=lambda carrier: not carrier.takes_members):
+        for name, carrier in self._joinable_carriers(it.leader).items():
+            if name not in carriers or name in kept or not carrier.takes_members:
+                continue
+            if self.members[name] or self.joining[name]:
+                continue
             if (allocations := self._allocations_on_empty(carrier, it.members)) is not None:
                 for member, allocation in zip(it.members, allocations, strict=True):
-                    self._record_allocation(member, allocation, at_once=carrier.takes_members)
+                    self._record_allocation(member, allocation, at_once=True)
                 self.bins.remove(it)
                 return True
         return False

@@ -259,16 +259,12 @@ class _SharedPlan:
                 self._groups.enter(candidate)
         left = self._due_for_eviction - {it.job for it in decided.evictions}
         for it in list(packing.bins):
-            # The members may start at once, so they must not exceed their groups together with the plan's starts.
+            # The members start at once, so they must not exceed their groups together with the plan's starts.
             members = [self._candidates_by_name[member.name] for member in it.members]
-            if not all(self._groups.may_start(member, has_place=True) for member in members):
-                continue
-            pools = slots.get(it.leader.name, NOTHING)
-            able = {name for name in left if packing.carriers[name].pool in pools}
-            if it.leader.name in started:  # no instance stays free while the members wait for an agent
-                able = {name for name in able if packing.carriers[name].takes_members}
-            if packing.use_empty_carrier(it, able):
-                reused.add(it.leader.name)
+            if all(self._groups.may_start(member, has_place=True) for member in members):
+                pools = slots.get(it.leader.name, NOTHING)
+                if packing.use_empty_carrier(it, {name for name in left if packing.carriers[name].pool in pools}):
+                    reused.add(it.leader.name)
         if not reused:
             return decided
         return replace(
@@ -336,7 +332,8 @@ def _served(decided: Plan) -> dict[str, Slots]:
 def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     """Return the carriers that would be evicted if no runtime were guaranteed.
 
-    Such a carrier takes no new members, because the guaranteed runtime of a new member would delay the eviction.
+    Such a carrier takes no new members, because the guaranteed runtime of a new member would delay the eviction. A
+    carrier whose agent is not ready counts as being launched, and is left out.
     """
     policy = snapshot.policy
     pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
@@ -349,7 +346,7 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     if without == policy or not snapshot.carriers or all(job.gpus is None for job in snapshot.waiting):
         return set()
     decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)
-    return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
+    return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers if it.ready}
 
 
 def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
