@@ -189,16 +189,16 @@ MUTATIONS = (
         'slots.get(it.leader.name, {"p5"})',
     ),
     Mutation(
-        "a carrier whose agent is not ready stays open to members",
-        "carriers/shared_plan.py",
-        "{it.name for it in snapshot.carriers if it.ready}",
-        "{it.name for it in snapshot.carriers}",
+        "members use an empty carrier before its agent is ready",
+        "carriers/packing.py",
+        "if name in carriers and name not in kept and carrier.state is JobState.RUNNING",
+        "if name in carriers and name not in kept and carrier.takes_members",
     ),
     Mutation(
-        "no member is evicted for a member that may not join",
+        "members use a carrier whose agent is ready first",
         "carriers/packing.py",
-        "or name in kept or name in closed:",
-        "or name in kept:",
+        "key=lambda carrier: not carrier.takes_members",
+        "key=lambda carrier: carrier.takes_members",
     ),
     Mutation(
         "GPUs are kept only for earlier members",

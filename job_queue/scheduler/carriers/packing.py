@@ -77,12 +77,10 @@ class Packing:
             self._soon_free[name] = FreeGpus(carrier.gpus, map(_allocation, self.staying(name)))
         # (class of members, carriers closed to them) -> the smallest size, in tenths of GPUs, that found no place
         self._no_place: dict[tuple[_MemberClass, frozenset[str]], int] = {}
-        # ((class of members, carriers closed to them), their size) -> the highest priority that found no victims
-        self._failed_searches: dict[tuple[tuple[_MemberClass, frozenset[str]], int], int] = {}
-        # by class of members, carriers closed to them, size and priority
-        self._eviction_options: dict[tuple[_MemberClass, frozenset[str], int, int], _EvictionOptions] = defaultdict(
-            _EvictionOptions
-        )
+        # (class of members, their size) -> the highest priority for which no victims were found
+        self._failed_searches: dict[tuple[_MemberClass, int], int] = {}
+        # by class, size and priority of members
+        self._eviction_options: dict[tuple[_MemberClass, int, int], _EvictionOptions] = defaultdict(_EvictionOptions)
         self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
         self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
         self._whole: dict[str, ActiveJob] = {}  # cache: member -> the member as if it held a whole instance
@@ -221,14 +219,16 @@ class Packing:
         :param carriers: the carriers that may be used.
         """
         kept = self._kept_for_earlier_members(it.leader)
-        for name, carrier in self._joinable_carriers(it.leader).items():
-            if name not in carriers or name in kept or not carrier.takes_members:
-                continue
-            if self.members[name] or self.joining[name]:
-                continue
+        able = (
+            carrier
+            for name, carrier in self._joinable_carriers(it.leader).items()
+            if name in carriers and name not in kept and carrier.state is JobState.RUNNING
+            if not self.members[name] and not self.joining[name]
+        )
+        for carrier in sorted(able, key=lambda carrier: not carrier.takes_members):
             if (allocations := self._allocations_on_empty(carrier, it.members)) is not None:
                 for member, allocation in zip(it.members, allocations, strict=True):
-                    self._record_allocation(member, allocation, at_once=True)
+                    self._record_allocation(member, allocation, at_once=carrier.takes_members)
                 self.bins.remove(it)
                 return True
         return False
@@ -246,18 +246,16 @@ class Packing:
 
     # --- allocations of victims -------------------------------------------------------------------------------
 
-    def make_room(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
+    def make_room(self, member: WaitingJob) -> bool:
         """Evict members of lower priority from one carrier, and promise their GPUs. Return whether this was possible.
 
         No more members are evicted than needed. If several carriers are possible, the carrier with the least valuable
         victims is chosen. Members must be tried in waiting order.
-
-        :param closed: carriers that the member may not join.
         """
-        size, member_class = member.gpus or 0, (_member_class(member), closed)
+        size, member_class = member.gpus or 0, _member_class(member)
         if member.priority <= self._failed_searches.get((member_class, size), member.priority - 1):
             return False
-        options = self._eviction_options_for(member, closed)
+        options = self._eviction_options_for(member)
         if not options.heap:
             self._failed_searches[member_class, size] = member.priority
             return False
@@ -271,10 +269,10 @@ class Packing:
         self._record_allocation(member, allocation_on(name, gpus, size), at_once=False)
         return True
 
-    def _eviction_options_for(self, member: WaitingJob, closed: frozenset[str]) -> _EvictionOptions:
+    def _eviction_options_for(self, member: WaitingJob) -> _EvictionOptions:
         """Return the carriers on which room can be made for a member. Later calls check only changed carriers."""
         kept = self._kept_for_earlier_members(member)
-        place = (_member_class(member), closed, member.gpus or 0, member.priority)
+        place = (_member_class(member), member.gpus or 0, member.priority)
         able, changed = self._joinable_carriers(member), self._changed[member.kind, member.project]
         if place in self._eviction_options:
             options = self._eviction_options[place]
@@ -283,7 +281,7 @@ class Packing:
             options, names = self._eviction_options[place], able
         options.changes_seen = len(changed)
         for name in names:
-            if name not in able or able[name].state is not JobState.RUNNING or name in kept or name in closed:
+            if name not in able or able[name].state is not JobState.RUNNING or name in kept:
                 continue
             if victims := self._victims_on(name, member):
                 keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)

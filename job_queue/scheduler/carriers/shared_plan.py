@@ -92,9 +92,7 @@ class _SharedPlan:
         if self._join_reopened_carriers(decided):
             decided = self._plan_instances()
         blocked = self._blocked(decided)
-        if made_room := {
-            it.name for it in blocked if packing.make_room(it, self._closed_to(self._candidates_by_name[it.name]))
-        }:
+        if made_room := {member.name for member in blocked if packing.make_room(member)}:
             packing.pack_into_new_carriers([member for member in self._unplaced if member.name not in made_room])
             decided = self._plan_instances()
         explain = self._explain_instances
@@ -250,7 +248,8 @@ class _SharedPlan:
 
         A new carrier might also become due for eviction before its members join it. Carriers would then be closed and
         launched without end. The other jobs get the same number of instances, but perhaps later: the empty carrier
-        could be freed at once, and the instance of the new carrier may still be in use.
+        could be freed at once, and the instance of the new carrier may still be in use. While the agent of the empty
+        carrier is not ready, its members wait for it, and a free slot of the new carrier stays free.
         """
         packing, slots, reused = self._packing, _served(decided), set()
         started = {start.job for start in decided.starts}
@@ -259,7 +258,7 @@ class _SharedPlan:
                 self._groups.enter(candidate)
         left = self._due_for_eviction - {it.job for it in decided.evictions}
         for it in list(packing.bins):
-            # The members start at once, so they must not exceed their groups together with the plan's starts.
+            # The members may start at once, so they must not exceed their groups together with the plan's starts.
             members = [self._candidates_by_name[member.name] for member in it.members]
             if all(self._groups.may_start(member, has_place=True) for member in members):
                 pools = slots.get(it.leader.name, NOTHING)
@@ -332,8 +331,7 @@ def _served(decided: Plan) -> dict[str, Slots]:
 def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     """Return the carriers that would be evicted if no runtime were guaranteed.
 
-    Such a carrier takes no new members, because the guaranteed runtime of a new member would delay the eviction. A
-    carrier whose agent is not ready counts as being launched, and is left out.
+    Such a carrier takes no new members, because the guaranteed runtime of a new member would delay the eviction.
     """
     policy = snapshot.policy
     pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
@@ -346,7 +344,7 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     if without == policy or not snapshot.carriers or all(job.gpus is None for job in snapshot.waiting):
         return set()
     decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)
-    return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers if it.ready}
+    return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
 
 
 def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:

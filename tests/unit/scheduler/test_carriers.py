@@ -363,6 +363,14 @@ def test_members_join_an_empty_carrier_that_is_due_for_eviction_only_in_place_of
         assert joined & (served | others.reservations.keys())
 
 
+def test_members_join_an_empty_carrier_whose_agent_is_ready_first() -> None:
+    snapshot = with_empty_carriers(3043)  # two carriers are empty
+    assert [(it.job, it.allocation.carrier) for it in plan(snapshot).allocations] == [("q1", "c2")]
+    carriers = tuple(replace(it, ready=it.name != "c2") for it in snapshot.carriers)
+    decided = plan(replace(snapshot, carriers=carriers))
+    assert [(it.job, it.allocation.carrier) for it in decided.allocations] == [("q1", "c3")]
+
+
 @ordinary
 @given(st.integers(0, 2**40))
 @example(8)  # a carrier was closed before its agent was ready, and another one launched, without end
