@@ -171,7 +171,7 @@ MUTATIONS = (
         "decided",
     ),
     Mutation(
-        "an instance that moved members free is for the job that claims it",
+        "the instance that moved members leave is for the job that claims it",
         "carriers/shared_plan.py",
         "decided if moves else self._with_reused_carriers(decided)",
         "self._with_reused_carriers(decided)",

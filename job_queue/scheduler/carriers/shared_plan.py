@@ -101,7 +101,7 @@ class _SharedPlan:
             explain = self._explain_instances
         if explained:
             decided = replace(decided, holds=explain())
-        # An instance that moved members free is for the job that claims it, and not for another one in its place.
+        # If members move, the instance that they leave is for the job that claims it.
         return self._complete(decided if moves else self._with_reused_carriers(decided), explained=explained)
 
     def _allocate_or_leave_unplaced(self, candidate: Candidate) -> None:
