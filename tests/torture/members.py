@@ -207,7 +207,8 @@ class SimulatedCarriers(SimulatedSageMaker):
         self.jobs[name] = replace(job, created=self.clock())
         self.requests[name], self.created[name] = request, self.clock()
         self.carrier_of_member[name] = carrier
-        self.untold.discard(name)  # the name may have been an earlier job's
+        for names in (self.untold, self.stopped):
+            names.discard(name)  # the name may have been an earlier job's
         self.allocation_of[name] = GpuAllocation(carrier, tuple(assignment["gpus"]), assignment["tenths"])
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         self.changed[name] = None
