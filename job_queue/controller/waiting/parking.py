@@ -125,7 +125,7 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
         if not job.held and (job.backoff_until is None or job.backoff_until <= now)
     ]
     limits = group_limits([*active, *ready])
-    counts = Counter(map(group_of, [*active, *(job for job in ready if job.parked is None)]))
+    counts = Counter(map(group_of, [*active, *(job for job in ready if not _is_parked(job, now))]))
     for job in parked:
         group = group_of(job)
         if job.parked_for != WaitReason.GROUP_LIMIT or group is None:
@@ -145,7 +145,7 @@ def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> lis
     kept: Counter[Group | str | None] = Counter()  # jobs found so far, by full group and by owner
     for hold in decided.holds:
         job = None if hold.job in decided.reservations else cluster.waiting.get(hold.job)
-        if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
+        if job is None or job.waiting_queue not in cluster.cut or _is_parked(job, now):
             continue
         if hold.reason is WaitReason.GROUP_LIMIT:
             kept[group_of(job)] += 1
@@ -159,6 +159,11 @@ def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> lis
         if until is not None:
             useless[job.name] = until, hold.reason
     return [state_machine.park(cluster.waiting[name], until, now, reason) for name, (until, reason) in useless.items()]
+
+
+def _is_parked(job: Job, now: float) -> bool:
+    """Return whether a job is parked. A job whose time is over, but that was not returned yet, is not."""
+    return job.parked is not None and job.parked > now
 
 
 def _parked_until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
