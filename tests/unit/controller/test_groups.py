@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from job_queue.domain import state_machine
+from job_queue.scheduler import WaitReason
 from tests.jobs import OWNER
 from tests.queue_harness import Harness
 
@@ -127,3 +129,23 @@ def test_the_smallest_limit_of_a_group_counts_also_if_its_jobs_are_parked() -> N
     queue.end("sweep1-qstamp-1")
     queue.tick()
     assert queue.repository.metadata().fencing_token < cycles + 10
+
+
+@pytest.mark.attack
+def test_a_job_whose_parking_is_over_takes_a_place_of_its_group() -> None:
+    # A cycle that did not count it would return a job that the next one parks again, and the next begin at once.
+    queue = a_queue(slots=1)
+    queue.submit("other", 9)
+    tags = {"priority": "8", "group": "sweep", "max_parallel": "1", "pools": "p5"}  # a waiting queue that is not full
+    queue.accept("first", None, Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    first = queue.record("first").job
+    queue.repository.apply(state_machine.park(first, int(queue.now) + 5, queue.now, WaitReason.GROUP_LIMIT), queue.now)
+    queue.now += 10
+    sweep(queue, 5 * WINDOW, 1)
+    queue.change("other", held=True, now=True)
+    cycles = queue.repository.metadata().fencing_token
+    queue.tick()
+    assert queue.record("first").job.parked is not None
+    assert queue.repository.metadata().fencing_token < cycles + 10
+    queue.end("other-qstamp-1", "Stopped")
+    assert running(queue) == {"first"}
