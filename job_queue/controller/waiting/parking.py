@@ -96,7 +96,7 @@ class Parking(ControllerPart):
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
-        later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
+        later = [job for jobs in found for job in jobs if _is_parked(job, now)]
         early = next_of_groups(cluster, later, now)
         released_dependents = self._dependencies.transitions(later, cluster)
         of_late_jobs = late_transitions(later, cluster, now)

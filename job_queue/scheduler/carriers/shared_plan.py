@@ -251,12 +251,14 @@ class _SharedPlan:
         could be freed at once, and the instance of the new carrier may still be in use. While the agent of the empty
         carrier is not ready, its members wait for it, and a free slot of the new carrier stays free.
         """
-        packing, slots, reused = self._packing, _served(decided), set()
-        started = {start.job for start in decided.starts}
+        packing = self._packing
+        left = self._due_for_eviction - {it.job for it in decided.evictions}
+        if not left or not packing.bins:
+            return decided
+        slots, reused, started = _served(decided), set(), {start.job for start in decided.starts}
         for candidate in self._candidates_by_name.values():
             if candidate.job.gpus is None and candidate.name in started:
                 self._groups.enter(candidate)
-        left = self._due_for_eviction - {it.job for it in decided.evictions}
         for it in list(packing.bins):
             # The members may start at once, so they must not exceed their groups together with the plan's starts.
             members = [self._candidates_by_name[member.name] for member in it.members]
