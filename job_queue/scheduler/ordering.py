@@ -11,6 +11,7 @@ WaitingKey = tuple[bool, int, float, bool, float, str]
 
 INTERACTIVE_OFFSET = 1 << 40  # added to the priority of an interactive job to get its rank
 LOWEST_INTERACTIVE = INTERACTIVE_OFFSET >> 1  # above all priorities, below the ranks of all interactive jobs
+EMPTY_CARRIER_PRIORITY = -(10**9)  # below all priorities: the priority of a carrier without members
 
 DEFAULT_SETTINGS = Settings()
 OVERSPENT_OFFSET = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Bin, Packing
 from job_queue.scheduler.model import ActiveJob, Carrier, JobState, WaitingJob
-
-EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
+from job_queue.scheduler.ordering import EMPTY_CARRIER_PRIORITY
 
 
 def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:

@@ -12,6 +12,7 @@ from job_queue.scheduler.documents.policy_schema import Order, Policy
 from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
 from job_queue.scheduler.model import DEFAULT, UNKNOWN_RUNTIME, ActiveJob, JobState, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
+    EMPTY_CARRIER_PRIORITY,
     LOWEST_INTERACTIVE,
     WaitingKey,
     expected_runtime,
@@ -90,7 +91,9 @@ class _SlotUser:
     leaving: bool
 
     def __str__(self) -> str:
-        return f"{self.key[-1]} (priority {-self.key[1]})"
+        priority = -self.key[1]
+        kind = "a carrier on which no job stays" if priority == EMPTY_CARRIER_PRIORITY else f"priority {priority}"
+        return f"{self.key[-1]} ({kind})"
 
 
 class MessageParts:

@@ -372,6 +372,12 @@ def test_members_join_an_empty_carrier_whose_agent_is_ready_first() -> None:
     assert [(it.job, it.allocation.carrier) for it in decided.allocations] == [("q1", "c3")]
 
 
+def test_a_carrier_without_members_has_no_priority_in_messages() -> None:
+    (hold,) = (it for it in plan(with_empty_carriers(0)).holds if it.job == "q0")
+    assert "It starts when c0 (a carrier on which no job stays) has stopped." in hold.message
+    assert "c1 (priority 3)" in hold.message
+
+
 @ordinary
 @given(st.integers(0, 2**40))
 @example(8)  # a carrier was closed before its agent was ready, and another one launched, without end
