@@ -79,7 +79,7 @@ class ClusterReads:
             active=holders,
             waiting={name: job for name, job in waiters.items() if name not in holders},
             external=tuple(external),
-            cut=frozenset(key for key, queue in waiting.items() if len(queue) > self.window),
+            truncated_queues=frozenset(key for key, queue in waiting.items() if len(queue) > self.window),
             outlook=further[0] if further else Outlook(),
             ended=tuple(further[1]) if len(further) > 1 else (),
         )

@@ -29,7 +29,7 @@ from job_queue.domain.failures import FailureClass, remedy_of
 from job_queue.domain.job import Job, StartByAction, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import JobTransition, new_failure
-from job_queue.scheduler import Drain, clock, duration
+from job_queue.scheduler import Drain, duration, time_text
 
 if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
@@ -272,4 +272,4 @@ def _notice_text(event: JobEvent, transition: JobTransition, after: float) -> st
 def _late_notice_text(old: Job, new: Job) -> str:
     pools = new.pools if new.pools != old.pools else ()
     no_further = new.start_by_action is StartByAction.NEXT_POOL and not pools
-    return notices.late(clock(new.start_by or 0), pools, no_further=no_further)
+    return notices.late(time_text(new.start_by or 0), pools, no_further=no_further)

@@ -50,7 +50,7 @@ def log_event(event: DomainEvent) -> None:
             for hold in plan.holds:
                 log.debug("hold", job=hold.job, reason=hold.reason, why=hold.message)
             reasons = Counter(hold.reason.value for hold in plan.holds)
-            starts, evictions = len(plan.begins), len(plan.evictions)
+            starts, evictions = len(plan.started), len(plan.evictions)
             log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
         case PolicyApplied(policy, restored):
             log.info("policy applied", version=policy.version, by=policy.applied_by, restored=restored)

@@ -14,9 +14,9 @@ from job_queue.scheduler import (
     Hold,
     JobState,
     WaitReason,
-    clock,
     join,
     sentence,
+    time_text,
 )
 
 
@@ -116,7 +116,7 @@ class QueuePosition:
     def _reason_after_plan(self, job: Job) -> Reason:
         """Return why a job waits that is neither parked nor a dependent, and has no current `Hold` in the plan."""
         starts = job.name in self._plan.starting
-        if job.waiting_queue in self._plan.cut and not starts:
+        if job.waiting_queue in self._plan.truncated_queues and not starts:
             window = self._plan.window
             ahead = f"the first {window} jobs" if window > 1 else "the first job"
             message = f"It waits behind {ahead} of its waiting queue. Plans look no further (window in the policy)."
@@ -142,7 +142,7 @@ def _recorded_reason(job: Job) -> Reason | None:
     if job.parked is not None and job.held:
         return Reason(WaitReason.HELD_BY_USER.value, "It is on hold: it starts only after it is released.")
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
-        message = f"It may not start before {clock(job.not_before)} (tag not_before)."
+        message = f"It may not start before {time_text(job.not_before)} (tag not_before)."
         return Reason(WaitReason.NOT_BEFORE.value, message)
     if job.after:
         waits_for = join([f"{it.job} to {'end' if it.any_outcome else 'complete'}" for it in job.after])
@@ -152,7 +152,7 @@ def _recorded_reason(job: Job) -> Reason | None:
         return Reason(WaitReason.GROUP_LIMIT.value, message)
     if job.parked is not None and job.parked_for == WaitReason.OVER_BUDGET:
         message = "The hard budget of its project, or of its owner in this project, is spent. The next check is at"
-        return Reason(WaitReason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
+        return Reason(WaitReason.OVER_BUDGET.value, f"{message} {time_text(job.parked)}.")
     return None if job.parked is None else Reason(WaitReason.BACKOFF.value, _parked_message(job))
 
 
@@ -168,4 +168,4 @@ def _tried_again_message(reason: str, *, refused: bool) -> str:
 
 def _parked_message(job: Job) -> str:
     last = f" The last try: {sentence(job.reason)}" if job.reason else ""
-    return f"It could not start at the last check. The next check is at {clock(job.parked or 0)}.{last}"
+    return f"It could not start at the last check. The next check is at {time_text(job.parked or 0)}.{last}"

@@ -57,7 +57,7 @@ from job_queue.domain.job import (
 from job_queue.domain.launching.instance_check import is_check_due
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion, further_pools, project_of, slots_of
 from job_queue.domain.state_machine import failure_class_in
-from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
+from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, time_text
 from job_queue.services.drains import DrainChange
 
 Summary = TypeVar("Summary", bound=JobSummary)
@@ -290,7 +290,7 @@ def queue_status(
         waiting=listed_waiting,
         external=listed_external,
         more_active=len(listed_active) < len(active),
-        more_waiting=bool(cluster.cut) or len(listed_waiting) < len(waiting),
+        more_waiting=bool(cluster.truncated_queues) or len(listed_waiting) < len(waiting),
         more_external=len(listed_external) < len(external_jobs),
     )
 
@@ -372,7 +372,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
     return Pause(
         pool=pool,
         instance_type=instance_type,
-        instances=backoff.fewest,
+        instances=backoff.min_instances,
         refusals=backoff.failures,
         last_refusal=_time(iso(backoff.since)),
         until=_time(iso(backoff.until)),
@@ -453,19 +453,19 @@ def plan_answer(
     :param ahead: the outlook with the expected start of the job; None if it was not computed.
     """
     positions = QueuePosition(PublishedPlan.of(cluster, decided, now), ahead)
-    begins = decided.begins
+    started = decided.started
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = positions.why(job, advice) or Why()
     expected = positions.expectation(job)
-    slots = begins.get(job.name, decided.reservations.get(job.name) if evictions else None)
+    slots = started.get(job.name, decided.reservations.get(job.name) if evictions else None)
     project = project_of(cluster.policy, job.project)
     return PlanAnswer(
-        would_start=job.name in begins or bool(evictions),  # now, or as soon as its victims have stopped
+        would_start=job.name in started or bool(evictions),  # now, or as soon as its victims have stopped
         slots=slots or None,
         evicts=tuple(Eviction(evict.job, evict.rule.value) for evict in evictions),
         position=positions.position(job),
         expected_start=expected,
-        reason=None if job.name in begins else positions.reason(job),
+        reason=None if job.name in started else positions.reason(job),
         ahead=why.ahead,
         blockers=why.blockers,
         advice=why.advice,
@@ -487,8 +487,9 @@ def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bo
         else "you would get a notice",
     }[job.start_by_action]
     yield (
-        f"The job is to start by {clock(job.start_by)}, and is expected to start at about {clock(start.timestamp())}: "
-        f"{consequence}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
+        f"The job is to start by {time_text(job.start_by)}, and is expected to start at about "
+        f"{time_text(start.timestamp())}: {consequence}. Let it accept more pools or fewer instances, raise its "
+        "priority, or name a later time."
     )
 
 

@@ -230,7 +230,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
             validated = submissions.validate(request, caller)
             job = validated.job
             cluster, decided, advice = dry_run.what_if(job)
-            ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
+            ahead = None if job.name in decided.started else dry_run.starts(cluster, job.name)
             return 200, plan_answer(job, cluster, decided, dry_run.now(), advice, validated.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)

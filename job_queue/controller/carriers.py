@@ -142,7 +142,7 @@ class Carriers(ControllerPart):
                 continue
             if (eviction := evictions.get(carrier.name)) is not None:
                 yield from transitions.evict_all(cluster.active, carrier, eviction.claimant, eviction.rule, now)
-            elif carrier.name in decided.closes:
+            elif carrier.name in decided.carriers_to_close:
                 yield transitions.close(carrier, now)
             elif carrier.name in used and carrier.empty_since is not None:
                 yield transitions.occupied(carrier, now)

@@ -30,7 +30,7 @@ from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import CycleOpener, CyclePromise, OpenedCycle
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.publication import Publication
-from job_queue.controller.reconciler import Adoption, Comparison, Known, LastLines, Reconciler
+from job_queue.controller.reconciler import Adoption, Comparison, LastLines, Prefetched, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.controller.waiting.deadlines import MissedStarts, next_deadlines
 from job_queue.controller.waiting.dependencies import Dependencies, has_dependents
@@ -134,7 +134,7 @@ class Controller(ControllerPart):
         :param origin: the region and account of the event; None: those of the stack. An event is ignored if its site is
             neither the home site nor the site of a pool.
         """
-        metadata, known, site = None, None, None
+        metadata, prefetched, site = None, None, None
         if origin and not origin.is_home:
             metadata = self._repository.metadata()
             site = site_of_event(self._policies.of(metadata.policy).policy, origin)
@@ -143,8 +143,8 @@ class Controller(ControllerPart):
                 return
         if (name := self.reconciler.job_of(detail, site)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
-            known = Known(record, metadata)
-        if self.reconciler.handle_event(detail, known, site):
+            prefetched = Prefetched(record, metadata)
+        if self.reconciler.handle_event(detail, prefetched, site):
             self.wake(invocation, metadata)
 
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
@@ -369,7 +369,7 @@ class Controller(ControllerPart):
         due = [
             *([rates.next_at] if throttled or rates.are_used_up else []),
             *_quota_lag_ends(cluster, decided, now),
-            *next_deadlines(cluster, decided.begins, now),
+            *next_deadlines(cluster, decided.started, now),
             *near_starts,
         ]
         return _RemainingWork(

@@ -73,8 +73,8 @@ LastLines = Callable[[str, str | None, float, Site | None], list[LoggedLine]]
 """Returns the last log lines of an attempt, by its name, its carrier's attempt, the time of its end, and its site."""
 
 
-class Known(NamedTuple):
-    """The data that was read for an event before the event is applied: the job's record, and the metadata."""
+class Prefetched(NamedTuple):
+    """Data that is read before an event is applied: the record of the event's job, and the metadata."""
 
     record: JobRecord | None
     metadata: Metadata | None = None
@@ -117,26 +117,27 @@ class Reconciler(ControllerPart):
         reported = _training_job_of_event(detail, site)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
-    def handle_event(self, detail: Mapping[str, Any], known: Known | None = None, site: Site | None = None) -> bool:
+    def handle_event(
+        self, detail: Mapping[str, Any], prefetched: Prefetched | None = None, site: Site | None = None
+    ) -> bool:
         """Apply a `SageMaker Training Job State Change`. Return whether a cycle may do more now.
 
         A cycle may do more if slots were freed or taken, or if a backoff has ended.
 
-        :param known: data that was already read for the event.
+        :param prefetched: the data if it was already read; None: read it.
         :param site: the site of the event; None: the home site.
         """
         reported = _training_job_of_event(detail, site)
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]), logs=_LogReads(1), site=site)
         if reported.of_queue and reported.ended:
-            self._report_if_forged(reported, known)
-        resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
-        if reported.ended and reported.keep_alive:
-            return (
-                self.examine(reported.name, reported, _LogReads(1), site) or resumed
-            )  # the instances may be kept warm
+            self._report_if_forged(reported, prefetched)
+        resumed = reported.of_queue and self._end_capacity_backoffs(reported, prefetched)
+        if reported.ended and reported.keep_alive:  # the instances may be kept warm
+            return self.examine(reported.name, reported, _LogReads(1), site) or resumed
         if reported.ended:
-            has_recorded_end = reported.of_queue and self.apply_end(reported, None if resumed else known, _LogReads(1))
+            current = None if resumed else prefetched
+            has_recorded_end = reported.of_queue and self.apply_end(reported, current, _LogReads(1))
             return has_recorded_end or self._recheck_external(reported) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             self._note_stage(reported)
@@ -178,7 +179,9 @@ class Reconciler(ControllerPart):
         if forged and not (before and before.forged):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
-    def apply_end(self, ended: TrainingJob, known: Known | None = None, logs: "_LogReads | None" = None) -> bool:
+    def apply_end(
+        self, ended: TrainingJob, prefetched: Prefetched | None = None, logs: "_LogReads | None" = None
+    ) -> bool:
         """Record the end of an attempt if it is the current attempt of its job. Return whether the end was recorded.
 
         :param logs: the permission to read logs; None in a cycle.
@@ -186,14 +189,14 @@ class Reconciler(ControllerPart):
         """
         logs = logs or _LogReads(0)
         for _ in range(TRIES):
-            record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
+            record, metadata = prefetched or Prefetched(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
                 return False
             if not ended.outcome_known:  # the training job is being deleted: `_check` waits for an event with the end
                 return False
             if self.end(record, ended, metadata, logs):
                 return True
-            known = None
+            prefetched = None
         raise Unavailable("Other requests are changing this job at the same time.", remedy="Try again.")
 
     def examine(
@@ -543,9 +546,9 @@ class Reconciler(ControllerPart):
             log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
             self._training.at(found.site).stop(found.name)
 
-    def _report_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
+    def _report_if_forged(self, ended: TrainingJob, prefetched: Prefetched | None) -> None:
         """Report the end of a training job that claims to be an attempt, but is not."""
-        record = known.record if known else self._repository.record(ended.tags.get(JOB_TAG, ""))
+        record = prefetched.record if prefetched else self._repository.record(ended.tags.get(JOB_TAG, ""))
         if record is None or ended.is_current_attempt_of(record.job) or ended.has_valid_proof_of(record.job):
             return
         is_earlier = any(
@@ -672,17 +675,17 @@ class Reconciler(ControllerPart):
         read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, ended_at, job.site)
         return logs.lines(ended.name, read)
 
-    def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
+    def _end_capacity_backoffs(self, reported: TrainingJob, prefetched: Prefetched | None = None) -> bool:
         """End the backoffs of an attempt's capacity keys if its instances have arrived.
 
         Return whether a backoff has ended.
         """
         if reported.provisioned_at is None:
             return False
-        metadata = (known and known.metadata) or self._repository.metadata()
+        metadata = (prefetched and prefetched.metadata) or self._repository.metadata()
         if not metadata.capacity_backoffs:
             return False
-        record = known.record if known else self._repository.record(reported.tags.get(JOB_TAG, ""))
+        record = prefetched.record if prefetched else self._repository.record(reported.tags.get(JOB_TAG, ""))
         if record is None or not reported.is_current_attempt_of(record.job):
             return False
         resumed = False

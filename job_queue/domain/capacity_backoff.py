@@ -50,7 +50,7 @@ class CapacityBackoff:
         return self.failures > 0 or not self.is_lag
 
     @property
-    def fewest(self) -> int:
+    def min_instances(self) -> int:
         """The smallest number of instances to which the backoff applies.
 
         The number is 1 during quota lag. Quota that becomes free is then kept for the first waiting job, which may need
@@ -77,7 +77,7 @@ class CapacityBackoff:
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
         """Return whether the backoff applies to a job that requests these instances, given by capacity key."""
-        return wanted.get(self.capacity_key, 0) >= self.fewest
+        return wanted.get(self.capacity_key, 0) >= self.min_instances
 
     def while_tried(self, now: float) -> "CapacityBackoff":
         """Return the backoff while one job is tried.

@@ -86,7 +86,7 @@ class ClusterState:
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
     external: tuple[ExternalTrainingJob, ...]
-    cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`, not read completely
+    truncated_queues: frozenset[str] = frozenset()  # waiting queues of which only the policy's `window` was read
     outlook: Outlook = Outlook()  # empty if plans do not need it
     ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended recently, if plans depend on past use
 
@@ -120,7 +120,7 @@ class ClusterState:
 
     def more_wait(self, projects: Container[str]) -> bool:
         """Return whether these projects have more waiting jobs than were read."""
-        return any(project_of_waiting_queue(key) in projects for key in self.cut)
+        return any(project_of_waiting_queue(key) in projects for key in self.truncated_queues)
 
     def capacity_backoffs(self, now: float) -> CapacityBackoffs:
         """Return the capacity backoffs that still count."""
@@ -236,7 +236,7 @@ class ClusterState:
                     policy,
                     now,
                     warm=job.name in warm,
-                    more_wait=job.waiting_queue in self.cut,
+                    more_wait=job.waiting_queue in self.truncated_queues,
                     expected=expected.get(job.name),
                 )
                 for job in self.waiting.values()
@@ -248,7 +248,7 @@ class ClusterState:
             paused={
                 capacity_key: PausedPool(
                     backoff.until,
-                    backoff.fewest,
+                    backoff.min_instances,
                     backoff.at_fault,
                     backoff.lag if backoff.is_lag else None,
                     backoff.unreachable,

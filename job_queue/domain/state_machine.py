@@ -51,7 +51,7 @@ from job_queue.domain.job import (
 from job_queue.domain.launching.instance_check import is_check_due
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler import NOTHING, Drain, JobState, clock, duration, join
+from job_queue.scheduler import NOTHING, Drain, JobState, duration, join, time_text
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 MOST_COMPARED = 200  # last log lines that rules are compared with
@@ -347,7 +347,7 @@ def record_hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTran
     :param since: epoch seconds since which the attempt is known to be silent; the silence may have begun earlier.
     :param requeue: whether the next cycle stops the attempt, so that the job waits again (`stop_hung`).
     """
-    silent = f"hangs: no log line, no checkpoint and idle GPUs since {clock(since)} at the latest"
+    silent = f"hangs: no log line, no checkpoint and idle GPUs since {time_text(since)} at the latest"
     new = job.with_changes(hung=int(since), requeue_hung=requeue, hangs=job.hangs + requeue)
     return JobTransition(job, new, f"{silent}; it is going to be stopped" if requeue else silent, now)
 
@@ -368,7 +368,7 @@ def announce_cut_off(job: Job, at: int, plan: str, now: float) -> JobTransition:
     :param at: epoch seconds.
     :param plan: name of the training plan.
     """
-    cause = f"notice: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
+    cause = f"notice: SageMaker takes its instances back at {time_text(at)}, before the training plan {plan} ends"
     return JobTransition(job, job.with_changes(cut_off=at), cause, now)
 
 
@@ -447,7 +447,7 @@ def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransitio
     :param further: for `next_pool`: all pools in which the job may run from now on. Empty if its project has no
         further pools for the job; then the job keeps waiting, as with `notify`.
     """
-    missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
+    missed = f"it had not started by {time_text(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:
         over = replace(_finished(job, now, JobState.STOPPED, missed), start_missed=True)
         return JobTransition(job, over, f"stopped: {missed}", now)
@@ -783,7 +783,7 @@ def _back_off(
         tries = job.tries + 1
         until += backoff_seconds(job.name, tries)
         waiting = replace(waiting, tries=tries, backoff_until=until)
-    return JobTransition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
+    return JobTransition(job, waiting, f"next try at {time_text(until)}: {message}", now, backoffs=backoffs)
 
 
 def _is_pool_at_fault(backoffs: tuple[CapacityBackoff, ...]) -> bool:

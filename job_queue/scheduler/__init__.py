@@ -32,7 +32,7 @@ from job_queue.scheduler.documents.policy_schema import (
     Project,
     Settings,
 )
-from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool, sentence
+from job_queue.scheduler.explain.messages import duration, instances, join, of_pool, sentence, time_text
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
@@ -134,7 +134,7 @@ __all__ = [
     "WaitingJob",
     "WhatIf",
     "WhatIfOutcome",
-    "clock",
+    "time_text",
     "duration",
     "group_limits",
     "group_of",

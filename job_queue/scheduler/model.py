@@ -405,10 +405,10 @@ class Plan:
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # by pool; a missing pool is always open
     allocations: tuple[GpuAssignment, ...] = ()
     launches: tuple[Launch, ...] = ()
-    closes: tuple[str, ...] = ()  # empty carriers to stop: their instances are needed, or `keep_warm` is over
+    carriers_to_close: tuple[str, ...] = ()  # empty; their instances are needed, or `keep_warm` is over
 
     @property
-    def begins(self) -> dict[str, Slots]:
+    def started(self) -> dict[str, Slots]:
         """The slots of each job that starts.
 
         The first member of a new carrier has the carrier's slot. All other members have no slots.

@@ -52,18 +52,18 @@ class WhatIf:
 
     # --- plans ------------------------------------------------------------------------------------------
 
-    def changed(self, **changes: Any) -> WhatIfOutcome | None:
+    def with_job_changes(self, **changes: Any) -> WhatIfOutcome | None:
         """Return the outcome if the job had these fields, or None if it would still wait.
 
         :raises OutOfTimeError: `may_go_on` returned False.
         """
         return self._outcome(replace(self._snapshot, waiting=(*self._others, replace(self._job, **changes))))
 
-    def submitted(self, **changes: Any) -> WhatIfOutcome | None:
+    def if_resubmitted(self, **changes: Any) -> WhatIfOutcome | None:
         """Return the outcome if the job were submitted again now with these fields, or None if it would still wait."""
-        return self.changed(entered=self._snapshot.now, **changes)
+        return self.with_job_changes(entered=self._snapshot.now, **changes)
 
-    def under(self, policy: Policy) -> WhatIfOutcome | None:
+    def under_policy(self, policy: Policy) -> WhatIfOutcome | None:
         """Return the outcome under another policy, or None if the job would still wait."""
         return self._outcome(replace(self._snapshot, policy=policy))
 
@@ -71,7 +71,7 @@ class WhatIf:
         if not self._may_go_on():
             raise OutOfTimeError
         decided, name = plan(snapshot, explained=False), self._job.name
-        if name in decided.begins:
+        if name in decided.started:
             return WhatIfOutcome(at_once=True)
         after = tuple(evict.job for evict in decided.evictions if evict.claimant == name)
         return WhatIfOutcome(False, after) if after or name in decided.reservations else None
@@ -92,7 +92,7 @@ class WhatIf:
         own = self._project.pools_for(interactive=self._job.interactive)
         return own or [pool.name for pool in self._snapshot.policy.pools]
 
-    def raised(self, figure: Figure) -> tuple[Policy, list[RaisedAmount]]:
+    def policy_with_room(self, figure: Figure) -> tuple[Policy, list[RaisedAmount]]:
         """Return a policy whose limits or quotas leave room for the job, and the raised limits or quotas.
 
         The list is empty if nothing needs to be raised, or if the raised quotas would exceed a capacity or the

@@ -45,7 +45,7 @@ def advise(
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
     if hold.reason is WaitReason.HELD_BY_USER:
-        when = _start_phrase(WhatIf(snapshot, job).changed(held=False))
+        when = _start_phrase(WhatIf(snapshot, job).with_job_changes(held=False))
         return [f"Release it: smq release {job.name}. {f'It would start {when}.' if when else 'It would still wait.'}"]
     what_if, remedies = WhatIf(snapshot, job, may_go_on), list[str]()
     with suppress(OutOfTimeError):
@@ -69,11 +69,11 @@ def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted
 
 def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Iterator[str]:
     priorities = what_if.priorities()
-    if found := _first(priorities, lambda priority: _start_phrase(what_if.changed(priority=priority))):
+    if found := _first(priorities, lambda priority: _start_phrase(what_if.with_job_changes(priority=priority))):
         priority, start = found
         command = f": smq set-priority {job.name} {priority}" if submitted else ""
         yield f"With a priority of {priority} it would start {start}{command}."
-    if not job.preemptible and (when := _start_phrase(what_if.submitted(preemptible=True, interactive=False))):
+    if not job.preemptible and (when := _start_phrase(what_if.if_resubmitted(preemptible=True, interactive=False))):
         tags = "without the tag interactive" if job.interactive else "tag preemptible=true"
         yield f"Submitted as a job that may be stopped ({tags}) it would start {when}."
     if all(len(need) == 1 for need in job.demand):
@@ -87,7 +87,7 @@ def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
     own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
     for pool in allowed:
-        if pool not in own and (when := _start_phrase(what_if.submitted(demand=(*job.demand, {pool: count})))):
+        if pool not in own and (when := _start_phrase(what_if.if_resubmitted(demand=(*job.demand, {pool: count})))):
             tag = "+".join([*own, pool])
             yield f"Submitted with the tag pools={tag} it would start {when}, on {instances(count, pool)}."
             return
@@ -100,7 +100,7 @@ def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
     def with_at_most(most: int) -> str | None:
         demand = tuple({name: min(most, n) for name, n in need.items()} for need in job.demand)
-        return _start_phrase(what_if.submitted(demand=demand))
+        return _start_phrase(what_if.if_resubmitted(demand=demand))
 
     if found := _first(range(count - 1, 0, -1), with_at_most):
         most, when = found
@@ -112,7 +112,7 @@ def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
 
     :param gain: the advantage of a shorter runtime, as the end of the sentence.
     """
-    if found := _first(RUNTIMES, lambda seconds: _start_phrase(what_if.submitted(max_runtime=seconds))):
+    if found := _first(RUNTIMES, lambda seconds: _start_phrase(what_if.if_resubmitted(max_runtime=seconds))):
         longest, when = found
         yield (
             f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {when}, "
@@ -123,8 +123,8 @@ def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
 def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
     figures: tuple[Figure, ...] = ("limit", "quota")
     for figure in figures:
-        policy, raises = what_if.raised(figure)
-        if raises and (when := _start_phrase(what_if.under(policy))):
+        policy, raises = what_if.policy_with_room(figure)
+        if raises and (when := _start_phrase(what_if.under_policy(policy))):
             changes = [
                 f"a {figure} of {change.needed}{of_pool(change.pool)} for {change.queue} (now {change.now})"
                 for change in raises

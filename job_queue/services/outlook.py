@@ -176,7 +176,7 @@ def _with_outcomes(
         for name, estimate in estimates.items()
         if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
     }
-    past = past.with_starts(starts, None if cluster.cut else expected_waits)
+    past = past.with_starts(starts, None if cluster.truncated_queues else expected_waits)
     return past.with_look(now, expected_waits) if past.is_due(now) else past
 
 
@@ -186,5 +186,5 @@ def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool])
     :param now: epoch seconds.
     :param may_go_on: after its first result of False, the forecast ends with the futures computed so far.
     """
-    basis = cluster.outlook.basis(cluster.snapshot(now))
-    return forecast(basis.snapshot, basis.runtimes, basis.overheads, basis.arrivals, may_go_on=may_go_on)
+    inputs = cluster.outlook.forecast_input(cluster.snapshot(now))
+    return forecast(inputs.snapshot, inputs.runtimes, inputs.overheads, inputs.arrivals, may_go_on=may_go_on)

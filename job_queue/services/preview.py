@@ -15,7 +15,7 @@ from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_doc
 from job_queue.services.policy_conflicts import conflicts
 from job_queue.services.policy_service import read_policy
 from job_queue.services.refused_submissions import refused_submissions
-from job_queue.simulation.basis import Basis
+from job_queue.simulation.forecast_input import ForecastInput
 from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
@@ -23,16 +23,16 @@ TIME_LIMIT_SECONDS = 10  # no further future is simulated after this time, since
 # From this time of the first future on, each simulated step checks whether TIME_LIMIT_SECONDS will suffice.
 ESTIMATE_AFTER_SECONDS = 0.4
 
-ReadBasis = Callable[[ClusterState, float], Basis]
+ReadForecastInput = Callable[[ClusterState, float], ForecastInput]
 """Function: cluster state, epoch seconds -> the input of a forecast that begins at this time."""
 
 
-def by_outlook(cluster: ClusterState, now: float) -> Basis:
+def by_outlook(cluster: ClusterState, now: float) -> ForecastInput:
     """Return the forecast input that the stored outlook provides.
 
     :param now: epoch seconds.
     """
-    return cluster.outlook.basis(cluster.snapshot(now))
+    return cluster.outlook.forecast_input(cluster.snapshot(now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PreviewService:
 
     :param read_cluster: returns the cluster state with its outlook.
     :param clock: seconds since the epoch.
-    :param read_basis: returns the runtimes and arrivals of the forecast.
+    :param read_forecast_input: returns the runtimes and arrivals of the forecast.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class PreviewService:
         policies: Policies,
         read_cluster: Callable[[], ClusterState],
         clock: Callable[[], float],
-        read_basis: ReadBasis = by_outlook,
+        read_forecast_input: ReadForecastInput = by_outlook,
     ) -> None:
         self._policies = policies
         self._read_cluster = read_cluster
         self._clock = clock
-        self._read_basis = read_basis
+        self._read_forecast_input = read_forecast_input
 
     def of_policy(self, document: object, horizon: float) -> Preview:
         """Return the changes if a policy were applied.
@@ -125,11 +125,11 @@ class PreviewService:
         def may_go_on() -> bool:
             return self._clock() < began + TIME_LIMIT_SECONDS
 
-        basis = _with_max_runtimes(self._read_basis(cluster, began))
-        changed = replace(cluster, applied=other).snapshot(basis.snapshot.now)
-        after = replace(basis, snapshot=_with_expected(changed, basis.snapshot))
-        comparison = compare(basis, after, horizon, may_go_on, raise_if_too_slow)
-        return Preview(cluster.applied, basis.snapshot.now, horizon, comparison, all_read=not cluster.cut)
+        inputs = _with_max_runtimes(self._read_forecast_input(cluster, began))
+        changed = replace(cluster, applied=other).snapshot(inputs.snapshot.now)
+        after = replace(inputs, snapshot=_with_expected(changed, inputs.snapshot))
+        comparison = compare(inputs, after, horizon, may_go_on, raise_if_too_slow)
+        return Preview(cluster.applied, inputs.snapshot.now, horizon, comparison, all_read=not cluster.truncated_queues)
 
 
 def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> TakesTooLong:
@@ -142,16 +142,16 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
     )
 
 
-def _with_max_runtimes(basis: Basis) -> Basis:
-    """Return the basis in which a job without a predicted runtime runs for its maximum runtime, plus provisioning."""
-    jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
-    provisioning = basis.overheads.provisioning
+def _with_max_runtimes(inputs: ForecastInput) -> ForecastInput:
+    """Return the inputs in which a job without a predicted runtime runs for its maximum runtime, plus provisioning."""
+    jobs: tuple[ActiveJob | WaitingJob, ...] = (*inputs.snapshot.active, *inputs.snapshot.waiting)
+    provisioning = inputs.overheads.provisioning
     limits = {
         job.name: (provisioning + job.max_runtime,)
         for job in jobs
         if job.max_runtime is not None and job.max_runtime < NO_LIMIT
     }
-    return replace(basis, runtimes={**limits, **basis.runtimes})
+    return replace(inputs, runtimes={**limits, **inputs.runtimes})
 
 
 def _with_expected(snapshot: Snapshot, known: Snapshot) -> Snapshot:

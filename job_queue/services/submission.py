@@ -30,7 +30,7 @@ from job_queue.domain.requests.deadline_tags import deadline_issues
 from job_queue.domain.requests.portability import portability_of
 from job_queue.domain.requests.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import JobState, Policy, clock
+from job_queue.scheduler import JobState, Policy, time_text
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
@@ -424,7 +424,7 @@ def _next_pool_warnings(job: Job, policy: Policy) -> Iterator[str]:
     if job.start_by is None or job.start_by_action is not StartByAction.NEXT_POOL or further_pools(job, policy):
         return
     yield (
-        f"If the job has not started by {clock(job.start_by)}, it is only announced: start_by_action is next_pool, and "
-        f"its project {job.project} has no further pools in which it could run. Have an admin add pools to the "
-        "project, or let the action be notify or cancel."
+        f"If the job has not started by {time_text(job.start_by)}, it is only announced: start_by_action is "
+        f"next_pool, and its project {job.project} has no further pools in which it could run. Have an admin "
+        "add pools to the project, or let the action be notify or cancel."
     )

@@ -409,7 +409,7 @@ class Simulator:
         """Carry out a plan, and return whether the plan contained any decision."""
         self._reserved = dict(decided.reservations)
         leaving = [it.job for it in decided.evictions]
-        for name in (*leaving, *decided.closes):
+        for name in (*leaving, *decided.carriers_to_close):
             if name in self._carriers:
                 self._stop_carrier(name)
             else:
@@ -420,7 +420,7 @@ class Simulator:
             self._launch_carrier(launch)
         for it in decided.allocations:
             self._launch(it.job, NOTHING, it.allocation)
-        return bool(leaving or decided.closes or decided.starts or decided.launches or decided.allocations)
+        return bool(leaving or decided.carriers_to_close or decided.starts or decided.launches or decided.allocations)
 
     def _free_slots(self) -> dict[str, int]:
         held = (attempt.slots for attempt in self._active.values())

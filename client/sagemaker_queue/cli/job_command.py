@@ -55,7 +55,7 @@ class RunCommand(Command):
         return rest
 
 
-class PlanCommand(Command):
+class WrapperCommand(Command):
     """A command of ``smq`` that accepts another command after --: a job's command, or one to run inside a job."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -106,7 +106,7 @@ def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
         "starting": sorted(plan.starting),
         "shares": {pool: dict(shares) for pool, shares in plan.shares.items()},
         "window": plan.window,
-        "cut": sorted(plan.cut),
+        "cut": sorted(plan.truncated_queues),
         "unrecorded": sorted(plan.unrecorded),
         "left_out": len(holds) < len(plan.holds),
     }
@@ -129,7 +129,7 @@ def _unpacked(row: dict[str, Any]) -> PublishedPlan:
         starting=frozenset(content["starting"]),
         shares=content["shares"],
         window=content["window"],
-        cut=frozenset(content["cut"]),
+        truncated_queues=frozenset(content["cut"]),
         unrecorded=frozenset(content["unrecorded"]),
         left_out=content["left_out"],
     )

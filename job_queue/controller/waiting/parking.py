@@ -53,7 +53,7 @@ class Parking(ControllerPart):
         start (`not_before`).
         """
         self._forget_unused(cluster)
-        if not cluster.cut:
+        if not cluster.truncated_queues:
             return False, []
         now = self._clock()
         returns, near_starts = self._returns_of_parked(cluster, now)
@@ -77,7 +77,7 @@ class Parking(ControllerPart):
         A waiting queue is unused if it is empty, no job was added for long, and no active job can return to it.
         """
         jobs = (*cluster.waiting.values(), *cluster.active.values())
-        now, in_use = self._clock(), {job.waiting_queue for job in jobs} | cluster.cut
+        now, in_use = self._clock(), {job.waiting_queue for job in jobs} | cluster.truncated_queues
         for key, last_used in cluster.metadata.waiting_queues.items():
             if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < now:
                 self._repository.forget_waiting_queue(key, last_used)
@@ -92,7 +92,7 @@ class Parking(ControllerPart):
         read from each waiting queue that is longer than the window.
         """
         window = cluster.applied.policy.settings.window
-        keys = sorted(cluster.cut)
+        keys = sorted(cluster.truncated_queues)
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
@@ -145,7 +145,7 @@ def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> lis
     kept: Counter[Group | str | None] = Counter()  # jobs found so far, by full group and by owner
     for hold in decided.holds:
         job = None if hold.job in decided.reservations else cluster.waiting.get(hold.job)
-        if job is None or job.waiting_queue not in cluster.cut or _is_parked(job, now):
+        if job is None or job.waiting_queue not in cluster.truncated_queues or _is_parked(job, now):
             continue
         if hold.reason is WaitReason.GROUP_LIMIT:
             kept[group_of(job)] += 1
@@ -196,5 +196,5 @@ def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> i
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]
-    until = max((it.until for it in backoffs if it.fewest > 1), default=0)
+    until = max((it.until for it in backoffs if it.min_instances > 1), default=0)
     return until if until > now else None

@@ -7,7 +7,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import JobTransition, record_launch_intent
-from job_queue.scheduler import GpuAllocation, JobState, clock
+from job_queue.scheduler import GpuAllocation, JobState, time_text
 
 
 def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> JobTransition:
@@ -66,7 +66,7 @@ def _back_off(member: Job, why: str | None, now: float, *, refused: tuple[int, i
         reason=why,
         parked=None,
     )
-    return JobTransition(member, new, f"next try at {clock(until)}: {why}", now)
+    return JobTransition(member, new, f"next try at {time_text(until)}: {why}", now)
 
 
 def failed_without_agent(carrier: Job, ending: Ending) -> bool:
@@ -93,7 +93,7 @@ def _to_be_stopped(carrier: Job, why: str, now: float) -> JobTransition:
 
 def stop_as_stuck(carrier: Job, member: Job, now: float) -> JobTransition:
     """Record that a carrier is to be stopped, because one of its members does not stop."""
-    why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
+    why = f"{member.name} has not stopped since {time_text(epoch(member.since))}"
     return _to_be_stopped(carrier, why, now)
 
 
@@ -105,7 +105,7 @@ def stop_as_overdue(carrier: Job, member: Job, now: float) -> JobTransition:
 
 def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
     """Record that a carrier is to be stopped, because its agent has sent no report for too long."""
-    why = f"nothing was heard of its agent since {clock(since)}"
+    why = f"nothing was heard of its agent since {time_text(since)}"
     return _to_be_stopped(carrier, why, now)
 
 

@@ -18,8 +18,8 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.basis import UNKNOWN_WORK, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
+from job_queue.simulation.forecast_input import UNKNOWN_WORK, ForecastInput, with_repeated_arrivals
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 ARRIVAL_SECONDS = 24 * 3600.0  # a forecast repeats the submissions of this period
@@ -107,8 +107,8 @@ class Outlook:
         is_unsaved = is_fresh and job.started is not None and (job.launched or "") in self.saved_work.unsaved
         return epoch(job.started) if is_unsaved and job.started else None
 
-    def basis(self, snapshot: Snapshot) -> Basis:
-        """Return the basis of a forecast that begins with this snapshot."""
+    def forecast_input(self, snapshot: Snapshot) -> ForecastInput:
+        """Return the inputs of a forecast that begins with this snapshot."""
         live: list[ActiveJob | WaitingJob] = [*snapshot.active, *snapshot.waiting]
         kinds = {(job.project, job.owner): job.kind for job in live if job.kind}
         lately = [
@@ -125,7 +125,9 @@ class Outlook:
             )
             for it in self.arrivals
         ]
-        return basis_of(snapshot, self.likely, lately, ARRIVAL_SECONDS, Overheads(provisioning=self.provisioning))
+        return with_repeated_arrivals(
+            snapshot, self.likely, lately, ARRIVAL_SECONDS, Overheads(provisioning=self.provisioning)
+        )
 
 
 def plans_with_outlook(policy: Policy) -> bool:

@@ -32,7 +32,7 @@ class PublishedPlan:
     starting: frozenset[str] = frozenset()  # jobs that the plan starts
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> department or project -> fair share
     window: int = 0  # the policy's `window`
-    cut: frozenset[str] = frozenset()  # waiting queues that are longer than the window
+    truncated_queues: frozenset[str] = frozenset()  # waiting queues that are longer than the window
     unrecorded: frozenset[str] = frozenset()  # jobs whose changes cannot be recorded
     left_out: bool = False  # whether the stored row lacks some planned jobs, because its size is limited
     confirmed: float = 0.0  # epoch seconds of the last cycle that made the same decisions
@@ -49,10 +49,10 @@ class PublishedPlan:
             at=now,
             holds=tuple(hold for hold in decided.holds if hold.job in cluster.waiting),
             versions={name: job.version for name, job in cluster.waiting.items()},
-            starting=frozenset(decided.begins),
+            starting=frozenset(decided.started),
             shares=decided.shares,
             window=cluster.policy.settings.window,
-            cut=cluster.cut,
+            truncated_queues=cluster.truncated_queues,
             unrecorded=frozenset(cluster.metadata.unrecorded),
             confirmed=now,
             read_at=now,

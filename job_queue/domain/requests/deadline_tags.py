@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.job import LEAST_RUNTIME_SECONDS, StartByAction
 from job_queue.domain.requests.training_request import TagValue
-from job_queue.scheduler import clock
+from job_queue.scheduler import time_text
 
 MOST_RUNTIME_SECONDS = 10 * 365 * 86_400
 _MOST_SECONDS_AHEAD = 100 * 366 * 86_400  # largest time from now until start_by
@@ -57,7 +57,7 @@ def deadline_issues(
     if not_before is not None and not_before > now + most_days * _DAY:
         yield ValidationIssue(
             tags["not_before"].field,
-            f"The tag not_before is {clock(not_before)}, and a job may wait for at most {most_days} days to begin: "
+            f"The tag not_before is {time_text(not_before)}, and a job may wait for at most {most_days} days to begin: "
             "that is how long the queue keeps the records of jobs (the stack's parameter FinishedJobDays).",
             "Submit the job later, or name an earlier time.",
         )
@@ -66,19 +66,19 @@ def deadline_issues(
     if start_by <= now:
         yield ValidationIssue(
             tags["start_by"].field,
-            f"The tag start_by is {clock(start_by)}, which is past: the time is {clock(now)}.",
+            f"The tag start_by is {time_text(start_by)}, which is past: the time is {time_text(now)}.",
             "Name a later time, or leave out the tag. Times without a zone are UTC.",
         )
     if start_by > now + _MOST_SECONDS_AHEAD:
         yield ValidationIssue(
             tags["start_by"].field,
-            f"The tag start_by is {clock(start_by)}, which is more than a hundred years ahead.",
+            f"The tag start_by is {time_text(start_by)}, which is more than a hundred years ahead.",
             "Name an earlier time, or leave out the tag.",
         )
     if not_before is not None and start_by <= not_before:
         yield ValidationIssue(
             tags["start_by"].field,
-            f"The job is to start by {clock(start_by)} and not before {clock(not_before)}: it never could.",
+            f"The job is to start by {time_text(start_by)} and not before {time_text(not_before)}: it never could.",
             "Let start_by be later than not_before.",
         )
 
@@ -119,7 +119,7 @@ def _time(key: str, tag: TagValue) -> int:
     try:
         time = datetime.fromisoformat(tag.text.strip())
         seconds = math.ceil((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-        clock(seconds)  # times near the years 1 and 9999 cannot be shown in UTC
+        time_text(seconds)  # times near the years 1 and 9999 cannot be shown in UTC
     except (ValueError, OverflowError):
         raise InvalidRequest(
             f"The tag {key} must be a time in ISO 8601, such as 2026-11-28T18:00:00Z, not {tag.text!r}.",

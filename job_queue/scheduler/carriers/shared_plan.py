@@ -319,7 +319,7 @@ class _SharedPlan:
             launches=tuple(launches),
             evictions=(*decided.evictions, *leaving),
             holds=self._holds.of(decided) if explained else (),
-            closes=_carriers_to_close(self._snapshot, decided, packing),
+            carriers_to_close=_carriers_to_close(self._snapshot, decided, packing),
         )
 
 

@@ -89,7 +89,7 @@ def _is_drained(job: ActiveJob, pools: Mapping[str, str], before: Snapshot) -> b
 
 def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier, ...]:
     """Return the earlier carriers that have not ended, and the new ones."""
-    gone = {eviction.job for eviction in decided.evictions} | set(decided.closes)
+    gone = {eviction.job for eviction in decided.evictions} | set(decided.carriers_to_close)
     carriers = []
     for it in before.carriers:
         if it.state is not JobState.STOPPING:
@@ -149,7 +149,7 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
     carriers = {
         "seat": [{"job": it.job, **allocation_to_document(it.allocation)} for it in decided.allocations],
         "launch": [{"members": list(it.members), "slots": dict(it.slots)} for it in decided.launches],
-        "close": list(decided.closes),
+        "close": list(decided.carriers_to_close),
     }
     return {
         "start": [{"job": start.job, "slots": dict(start.slots)} for start in decided.starts],

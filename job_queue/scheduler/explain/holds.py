@@ -13,7 +13,6 @@ from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.explain.messages import (
     MessageParts,
     Pools,
-    clock,
     demand,
     drain_message,
     duration,
@@ -25,6 +24,7 @@ from job_queue.scheduler.explain.messages import (
     over_budget_message,
     recent_use_text,
     sentence,
+    time_text,
     waits_behind_message,
     with_is,
 )
@@ -306,7 +306,7 @@ class _Reasons:
         if calendar.opens > self._now:
             return f"It waits for the {plan}, which starts at {self._when(calendar.opens)}."
         if calendar.closes <= self._now:
-            return f"The {plan} is over: SageMaker took its instances back at {clock(calendar.closes)}."
+            return f"The {plan} is over: SageMaker took its instances back at {time_text(calendar.closes)}."
         runs = "has no MaxRuntimeInSeconds" if job.max_runtime is None else f"may run for {duration(job.max_runtime)}"
         return (
             f"The end of the {plan} would cut it off: it {runs} and may not be stopped, and SageMaker takes the plan's "
@@ -373,7 +373,7 @@ class _Reasons:
         return " ".join(messages)
 
     def _when(self, until: float) -> str:
-        return f"{clock(until)}, in {duration(until - self._now)}"
+        return f"{time_text(until)}, in {duration(until - self._now)}"
 
     def _set_aside(self, candidate: Candidate) -> str:
         """Return sentences about the slots reserved for a job, and about the jobs that must stop before it starts."""

@@ -69,7 +69,7 @@ def with_is(count: int) -> str:
     return f"{count} {'is' if count == 1 else 'are'}"
 
 
-def clock(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """Format a time, in seconds since the epoch, as `2026-11-20 12:05:00 UTC`."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
@@ -311,7 +311,7 @@ class MessageParts:
         if job.state is JobState.STARTING:
             return "still being launched"
         until = self._state.guarantees.ends(job, self._snapshot.now)
-        return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
+        return f"guaranteed to run until {time_text(until)}" if until > self._snapshot.now else NOT_ENOUGH
 
 
 def _names_for_join(users: Sequence[_SlotUser]) -> list[str]:
@@ -401,11 +401,12 @@ def drain_message(job: WaitingJob, snapshot: Snapshot) -> str:
         why = f" ({drain.reason})" if drain.reason else ""
         ends = f"until an admin ends the drain (smq undrain {pool})"
         if drain.is_in_force(now):
-            since = f"has been drained by {name_of_caller(drain.by)} since {clock(drain.at)}{why}"
+            since = f"has been drained by {name_of_caller(drain.by)} since {time_text(drain.at)}{why}"
             sentences.append(f"Pool {pool} {since}: no job starts there {ends}.")
             continue
         runs = f"may run for {duration(UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime)}"
-        will = f"will be drained by {name_of_caller(drain.by)} at {clock(drain.at)}, in {duration(drain.at - now)}{why}"
+        at = f"{time_text(drain.at)}, in {duration(drain.at - now)}"
+        will = f"will be drained by {name_of_caller(drain.by)} at {at}{why}"
         sentences.append(
             f"Pool {pool} {will}, {ends}. A job starts there only if its MaxRuntimeInSeconds ends before that time, "
             f"and this job {runs}."
@@ -429,7 +430,7 @@ def over_budget_message(job: WaitingJob, spending: Spending, now: float) -> str:
     period = f"these {budget.period_name}" if budget.period_name.endswith("days") else f"this {budget.period_name}"
     return (
         f"{whose} used {spent.hours:,.1f} instance-hours in {period}, and a hard budget of "
-        f"{budget.instance_hours:,.1f}. It waits for the next period, which begins at {clock(ends)}, in "
+        f"{budget.instance_hours:,.1f}. It waits for the next period, which begins at {time_text(ends)}, in "
         f"{duration(ends - now)}."
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from job_queue.scheduler import Evict, Hold, JobState, Plan, Slots, Snapshot, Start, WaitingJob, WaitReason, plan
-from job_queue.simulation.basis import Basis
+from job_queue.simulation.forecast_input import ForecastInput
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
 NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of at least this size
@@ -70,8 +70,8 @@ class PolicyComparison:
 
 
 def compare(
-    before: Basis,
-    after: Basis,
+    before: ForecastInput,
+    after: ForecastInput,
     horizon: float,
     may_go_on: Callable[[], bool] = lambda: True,
     on_progress: Callable[[float], None] = lambda done: None,
@@ -86,7 +86,7 @@ def compare(
         comparison.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
-    starts_now, starts_then = set(now.begins), set(then.begins)
+    starts_now, starts_then = set(now.started), set(then.started)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
     futures = PairedFutures(before, after, horizon, may_go_on, on_progress)
     if horizon > 0:
@@ -97,8 +97,8 @@ def compare(
     expected = futures.starts()
     known = expected.before.keys() & expected.after.keys()
     return PolicyComparison(
-        starts=tuple(Start(name, slots) for name, slots in then.begins.items() if name not in starts_now),
-        kept_waiting=tuple(name for name in now.begins if name not in starts_then),
+        starts=tuple(Start(name, slots) for name, slots in then.started.items() if name not in starts_now),
+        kept_waiting=tuple(name for name in now.started if name not in starts_then),
         evictions=tuple(evict for evict in then.evictions if (evict.job, evict.claimant) not in evicted_now),
         unstartable=unstartable,
         waits=_changed_waits(before.snapshot, expected, starts_then - starts_now),
@@ -149,7 +149,7 @@ def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
     free = replace(job, held=False, backoff_until=None, not_before=None, after=(), more_wait=False, max_runtime=None)
     empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={}, drains={})
     decided = plan(replace(empty, waiting=(free,)))
-    return None if decided.begins else decided.holds[0]
+    return None if decided.started else decided.holds[0]
 
 
 # --- changed waits ----------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _mean_wait(starts: Mapping[str, float], jobs: list[str], now: float, horizon
 def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
     """Return the slots that each project uses after the plan is carried out. Reserved slots count as used."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    leaving = {evict.job for evict in decided.evictions} | set(decided.closes)
+    leaving = {evict.job for evict in decided.evictions} | set(decided.carriers_to_close)
     projects = {job.name: job.project for job in snapshot.active} | {job.name: job.project for job in snapshot.waiting}
     for active in snapshot.active:
         if active.name not in leaving and active.state is not JobState.STOPPING:
@@ -211,7 +211,7 @@ def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
     for carrier in snapshot.carriers:
         if carrier.name not in leaving and carrier.state is not JobState.STOPPING:
             used[carrier.project][carrier.pool] += 1
-    for name, slots in decided.begins.items():
+    for name, slots in decided.started.items():
         used[projects[name]].update(slots)
     for name, slots in decided.reservations.items():
         used[projects[name]].update(slots)

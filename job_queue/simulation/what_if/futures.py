@@ -7,8 +7,8 @@ from math import inf
 from random import Random
 
 from job_queue.scheduler import Policy
-from job_queue.simulation.basis import Basis
 from job_queue.simulation.forecast import JOBS_IN_ALL_FUTURES, Doubt, Estimate, forecast
+from job_queue.simulation.forecast_input import ForecastInput
 from job_queue.simulation.workload import SimulatedJob
 
 MOST_PAIRED_FUTURES = 5
@@ -38,8 +38,8 @@ class PairedFutures:
 
     def __init__(
         self,
-        before: Basis,
-        after: Basis,
+        before: ForecastInput,
+        after: ForecastInput,
         horizon: float,
         may_go_on: Callable[[], bool],
         on_progress: Callable[[float], None] = lambda done: None,
@@ -57,7 +57,7 @@ class PairedFutures:
     def simulate(self, most: int = MOST_PAIRED_FUTURES) -> None:
         """Simulate futures until `most` are done, or fewer if there are many live jobs or `may_go_on` returns False."""
         while self._done < min(most, self._most) and self._may_go_on():
-            simulated = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]
+            simulated = [self._future(inputs, done) for inputs, done in zip(self._policies, (0.0, 0.5), strict=True)]
             if not self._may_go_on():
                 break  # the second simulation was cut off
             for starts, of_all in zip(simulated, self._found, strict=True):
@@ -70,16 +70,16 @@ class PairedFutures:
         after, before = self._found
         return Starts(dict(_medians(before)), dict(_medians(after)), self._done)
 
-    def _future(self, basis: Basis, done: float) -> dict[str, float | None]:
+    def _future(self, inputs: ForecastInput, done: float) -> dict[str, float | None]:
         def on_progress(part: float) -> None:
             if self._done == 0:
                 self._on_progress(done + part / 2)
 
-        return _future(basis, self._done, self._horizon, self._may_go_on, on_progress)
+        return _future(inputs, self._done, self._horizon, self._may_go_on, on_progress)
 
 
 def _future(
-    basis: Basis,
+    inputs: ForecastInput,
     number: int,
     horizon: float,
     may_go_on: Callable[[], bool],
@@ -90,20 +90,22 @@ def _future(
     Runtimes depend only on the number of the future and the job's name. Arrivals depend only on the number.
     """
     runtimes = {
-        name: (likely[int(_quantile(name, number) * len(likely))],) for name, likely in basis.runtimes.items() if likely
+        name: (likely[int(_quantile(name, number) * len(likely))],)
+        for name, likely in inputs.runtimes.items()
+        if likely
     }
-    arriving = tuple(_served(basis.arrivals(Random(number)), basis.snapshot.policy))  # noqa: S311  (no secret)
+    arriving = tuple(_served(inputs.arrivals(Random(number)), inputs.snapshot.policy))  # noqa: S311  (no secret)
     estimates = forecast(
-        basis.snapshot,
+        inputs.snapshot,
         runtimes,
-        basis.overheads,
+        inputs.overheads,
         lambda _: arriving,
         futures=1,
         horizon=horizon,
         may_go_on=may_go_on,
         on_progress=on_progress,
     )
-    end = basis.snapshot.now + horizon
+    end = inputs.snapshot.now + horizon
     return {name: _start(estimate, end) for name, estimate in estimates.items()}
 
 

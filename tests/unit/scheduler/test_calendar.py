@@ -117,4 +117,4 @@ def test_a_runtime_that_fits_is_advised() -> None:
         "before the "
         "plan ends.",
     ]
-    assert WhatIf(snapshot, job).changed(max_runtime=7200)
+    assert WhatIf(snapshot, job).with_job_changes(max_runtime=7200)

@@ -182,7 +182,7 @@ def test_an_allocation_is_what_was_asked_for(snapshot: Snapshot) -> None:
             assert (carrier.project, carrier.kind) == (job.project, job.kind)
             assert carrier.state is JobState.RUNNING
             assert carrier.name not in {eviction.job for eviction in decided.evictions}
-            assert carrier.name not in decided.closes
+            assert carrier.name not in decided.carriers_to_close
         for launch in decided.launches:
             assert len({(jobs[name].project, jobs[name].kind) for name in launch.members}) == 1
 
@@ -199,7 +199,7 @@ def test_everybody_is_told_once(snapshot: Snapshot) -> None:
         assert sorted(told) == sorted(job.name for job in before.waiting)
         evicted = [eviction.job for eviction in decided.evictions]
         assert len(set(evicted)) == len(evicted)
-        assert not set(evicted) & set(decided.closes)
+        assert not set(evicted) & set(decided.carriers_to_close)
 
 
 @ordinary
@@ -230,7 +230,7 @@ def test_who_may_not_leave_stays(snapshot: Snapshot) -> None:
                 left = [jobs[eviction.job]]
                 assert left[0].state is not JobState.STOPPING
             assert all(job.preemptible for job in left)
-        for carrier in decided.closes:
+        for carrier in decided.carriers_to_close:
             assert not any(job.allocation and job.allocation.carrier == carrier for job in before.active)
 
 

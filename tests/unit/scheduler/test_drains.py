@@ -86,7 +86,7 @@ def test_the_advice_is_a_shorter_runtime_or_another_pool() -> None:
     assert any("tag pools=p5+p4" in sentence for sentence in advice)
     assert any("MaxRuntimeInSeconds of at most 3600" in sentence for sentence in advice)
     assert "smq undrain" in advice[-1]
-    assert WhatIf(snapshot, snapshot.waiting[0]).changed(priority=9) is None
+    assert WhatIf(snapshot, snapshot.waiting[0]).with_job_changes(priority=9) is None
 
 
 def test_a_closed_training_plan_is_told_before_a_drain_and_a_drain_before_a_budget() -> None:
@@ -153,14 +153,14 @@ def test_no_member_joins_a_carrier_in_a_drained_pool_and_an_empty_carrier_is_clo
     member = waiting("m", gpus=10, kind="k")
     assert [it.job for it in plan(shared(member, at=None)).allocations] == ["m"]
     decided = plan(shared(member, at=0))
-    assert (decided.allocations, decided.launches, decided.closes) == ((), (), ("carrier",))
+    assert (decided.allocations, decided.launches, decided.carriers_to_close) == ((), (), ("carrier",))
     assert holds(shared(member, at=0)) == {"m": WaitReason.DRAINED}
-    assert plan(shared(at=None)).closes == ()
+    assert plan(shared(at=None)).carriers_to_close == ()
 
 
 def test_a_carrier_with_members_is_not_closed() -> None:
     runs = replace(active("m", slots={}, kind="k"), allocation=GpuAllocation("carrier", (0,)))
-    assert plan(shared(runs, at=0)).closes == ()
+    assert plan(shared(runs, at=0)).carriers_to_close == ()
 
 
 def test_a_short_member_joins_before_the_time() -> None:

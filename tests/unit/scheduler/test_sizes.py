@@ -126,7 +126,7 @@ def test_a_limit_that_leaves_room_for_the_small_size() -> None:
     busy = a_snapshot(active("other", 2), waiting("e", *SIZES), policy=policy)
     (hold,) = plan(busy).holds
     assert hold.reason is WaitReason.OVER_LIMIT
-    _, raises = WhatIf(busy, busy.waiting[0]).raised("limit")
+    _, raises = WhatIf(busy, busy.waiting[0]).policy_with_room("limit")
     assert [(it.now, it.needed) for it in raises] == [(3, 4)]
 
 

@@ -24,26 +24,26 @@ AT_ONCE = WhatIfOutcome(at_once=True)
 
 def test_a_higher_priority_stops_another() -> None:
     trial = WhatIf(a_snapshot(active("other", priority=5), JOB, policy=1), JOB)
-    assert trial.changed(priority=6) == WhatIfOutcome(at_once=False, after=("other",))
-    assert trial.changed(priority=5) is None
+    assert trial.with_job_changes(priority=6) == WhatIfOutcome(at_once=False, after=("other",))
+    assert trial.with_job_changes(priority=5) is None
 
 
 def test_a_smaller_demand_starts_at_once() -> None:
     job = waiting("job", 2)
     trial = WhatIf(a_snapshot(active("other"), job, policy=2), job)
-    assert trial.submitted(demand=({"p5": 1},)) == AT_ONCE
+    assert trial.if_resubmitted(demand=({"p5": 1},)) == AT_ONCE
 
 
 def test_who_counts_on_a_stop_that_is_under_way_waits_for_no_eviction() -> None:
     trial = WhatIf(a_snapshot(stopping("old"), JOB, policy=1), JOB)
-    assert trial.changed() == WhatIfOutcome(at_once=False)
+    assert trial.with_job_changes() == WhatIfOutcome(at_once=False)
 
 
 def test_submitted_anew_it_stands_behind_its_equals() -> None:
     rival, job = waiting("rival", waited=50), waiting("job", waited=60)
     trial = WhatIf(a_snapshot(rival, job, policy=1), job)
-    assert trial.changed() == AT_ONCE
-    assert trial.submitted() is None
+    assert trial.with_job_changes() == AT_ONCE
+    assert trial.if_resubmitted() is None
 
 
 def test_priorities_that_bring_it_past_a_rival_up_to_the_ceiling() -> None:
@@ -61,7 +61,7 @@ def test_a_quota_for_a_job_that_is_not_preemptible_is_compared_with_jobs_like_it
     job = waiting("job", preemptible=False)
     others = [active(f"r{number}") for number in range(5)]
     trial = WhatIf(a_snapshot(*others, active("n", preemptible=False), job, policy=a_policy(8, [project("a", 1)])), job)
-    assert trial.raised("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
+    assert trial.policy_with_room("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
 
 
 def test_a_preemptible_carrier_does_not_count_against_the_quota_of_a_job_that_is_not_preemptible() -> None:
@@ -70,7 +70,7 @@ def test_a_preemptible_carrier_does_not_count_against_the_quota_of_a_job_that_is
         job = waiting("job", preemptible=False)
         snapshot = a_snapshot(job, policy=a_policy(8, [project("a", 0)]))
         snapshot = replace(snapshot, carriers=(replace(carrier, preemptible=preemptible),))
-        assert WhatIf(snapshot, job).raised("quota")[1] == [RaisedAmount("a", "p5", 0, needed)]
+        assert WhatIf(snapshot, job).policy_with_room("quota")[1] == [RaisedAmount("a", "p5", 0, needed)]
 
 
 def test_the_pools_of_its_project() -> None:
@@ -90,41 +90,41 @@ def full_limits() -> Policy:
 def test_limits_are_raised_at_every_level_where_they_stand_in_its_way() -> None:
     job = waiting("job")
     trial = WhatIf(a_snapshot(active("r"), stopping("s"), job, policy=full_limits()), job)
-    policy, raises = trial.raised("limit")
+    policy, raises = trial.policy_with_room("limit")
     assert raises == [RaisedAmount("a", "p5", 1, 2), RaisedAmount("x", "p5", 1, 2)]
     assert (policy.projects[0].limit, policy.departments[0].limit) == ({"p5": 2}, {"p5": 2})
     no_limits = a_snapshot(active("r"), job, policy=4)
-    assert WhatIf(no_limits, job).raised("limit")[1] == []
+    assert WhatIf(no_limits, job).policy_with_room("limit")[1] == []
 
 
 def test_under_a_policy_with_higher_limits_it_starts() -> None:
     job = waiting("job")
     trial = WhatIf(a_snapshot(active("r"), job, policy=full_limits()), job)
-    assert trial.under(full_limits()) is None
-    assert trial.under(trial.raised("limit")[0]) == AT_ONCE
+    assert trial.under_policy(full_limits()) is None
+    assert trial.under_policy(trial.policy_with_room("limit")[0]) == AT_ONCE
 
 
 def test_quotas_are_not_raised_over_what_the_pool_holds() -> None:
     job = waiting("job", preemptible=False)
     jobs = (active("r", preemptible=False), job)
     owners = [project("a", 1), project("b", 1)]
-    assert WhatIf(a_snapshot(*jobs, policy=a_policy(2, owners)), job).raised("quota")[1] == []
-    assert WhatIf(a_snapshot(*jobs, policy=a_policy(3, owners)), job).raised("quota")[1] == [
+    assert WhatIf(a_snapshot(*jobs, policy=a_policy(2, owners)), job).policy_with_room("quota")[1] == []
+    assert WhatIf(a_snapshot(*jobs, policy=a_policy(3, owners)), job).policy_with_room("quota")[1] == [
         RaisedAmount("a", "p5", 1, 2)
     ]
     over = a_policy(2, owners, allow_oversubscription=True)
-    assert WhatIf(a_snapshot(*jobs, policy=over), job).raised("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
+    assert WhatIf(a_snapshot(*jobs, policy=over), job).policy_with_room("quota")[1] == [RaisedAmount("a", "p5", 1, 2)]
 
 
 def test_out_of_time_nothing_more_is_tried() -> None:
     with pytest.raises(OutOfTimeError):
-        WhatIf(a_snapshot(JOB), JOB, lambda: False).changed()
+        WhatIf(a_snapshot(JOB), JOB, lambda: False).with_job_changes()
 
 
 def test_trying_leaves_the_snapshot_as_it_is() -> None:
     snapshot = a_snapshot(active("other", priority=5), JOB, policy=1)
     before = plan(snapshot)
-    WhatIf(snapshot, JOB).changed(priority=9)
+    WhatIf(snapshot, JOB).with_job_changes(priority=9)
     assert plan(snapshot) == before
 
 
@@ -148,18 +148,18 @@ def with_a_carrier(*members: WaitingJob, priority: int = 0) -> Snapshot:
 def test_a_member_would_start_if_others_made_room_or_it_were_smaller() -> None:
     member = replace(waiting("member", priority=0), gpus=40)
     trial = WhatIf(with_a_carrier(member), member)
-    assert trial.changed() is None
-    outcome = trial.changed(priority=1)
+    assert trial.with_job_changes() is None
+    outcome = trial.with_job_changes(priority=1)
     assert outcome is not None and not outcome.at_once and len(outcome.after) == 1
     emptier = with_a_carrier(member)
     emptier = replace(emptier, active=emptier.active[:1])
-    assert WhatIf(emptier, member).changed() == AT_ONCE
+    assert WhatIf(emptier, member).with_job_changes() == AT_ONCE
     nobody = replace(emptier, active=(), carriers=())
-    assert WhatIf(nobody, member).changed() == AT_ONCE, "its carrier is launched"
+    assert WhatIf(nobody, member).with_job_changes() == AT_ONCE, "its carrier is launched"
 
 
 def test_a_carrier_counts_against_its_projects_limit() -> None:
     job = waiting("job")
-    policy, raises = WhatIf(with_a_carrier(job), job).raised("limit")
+    policy, raises = WhatIf(with_a_carrier(job), job).policy_with_room("limit")
     assert raises == [RaisedAmount("a", "p5", 1, 2)]
     assert policy.projects[0].limit == {"p5": 2}

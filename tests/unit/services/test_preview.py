@@ -13,7 +13,7 @@ from job_queue.domain.errors import TakesTooLong
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.scheduler import Policy
 from job_queue.services.preview import TIME_LIMIT_SECONDS, PreviewService
-from job_queue.simulation.basis import Basis
+from job_queue.simulation.forecast_input import ForecastInput
 from job_queue.simulation.workload import Overheads
 from tests.jobs import NOW, OWNER, P5, a_body
 from tests.queue_harness import Harness
@@ -383,32 +383,32 @@ def test_who_waits_for_jobs_of_which_nobody_knows_how_long_they_run_is_counted()
 
 
 def test_what_is_known_of_a_job_counts_more_than_its_limit() -> None:
-    def known(cluster: ClusterState, now: float) -> Basis:
-        return Basis(cluster.snapshot(now), {"job0": (1800.0,)})
+    def known(cluster: ClusterState, now: float) -> ForecastInput:
+        return ForecastInput(cluster.snapshot(now), {"job0": (1800.0,)})
 
     api = busy()
-    basis = service(api, read_basis=known).of_capacity({"p5": 4}, 8 * HOUR).comparison
-    (vision,) = [it for it in basis.projects if it.waiting]
+    inputs = service(api, read_forecast_input=known).of_capacity({"p5": 4}, 8 * HOUR).comparison
+    (vision,) = [it for it in inputs.projects if it.waiting]
     assert vision.wait_before == pytest.approx((1800 + 2 * HOUR + 180) / 2, abs=60)
 
 
 def test_runtimes_that_are_expected_count_under_the_other_policy_too() -> None:
-    """Shortest first: what is known of runtimes is in the basis alone."""
+    """Shortest first: what is known of runtimes is in the inputs alone."""
     api = busy(4)
     for name in ("long", "short"):
         api.queue.now += 1
         api.tagged(name, project="vision")
     expected = {"long": 9 * HOUR, "short": 1 * HOUR}
 
-    def known(cluster: ClusterState, now: float) -> Basis:
+    def known(cluster: ClusterState, now: float) -> ForecastInput:
         snapshot = cluster.snapshot(now)
         waiting = tuple(replace(job, expected=float(expected[job.name])) for job in snapshot.waiting)
         runtimes = {job.name: (2.0 * HOUR,) for job in snapshot.active}
         runtimes |= {job.name: (float(expected[job.name]),) for job in waiting} | {"job0": (1.0 * HOUR,)}
-        return Basis(replace(snapshot, waiting=waiting), runtimes, overheads=Overheads(provisioning=0))
+        return ForecastInput(replace(snapshot, waiting=waiting), runtimes, overheads=Overheads(provisioning=0))
 
     changed = a_policy(settings={"order": "shortest", "patience": None})
-    comparison = service(api, read_basis=known).of_policy(changed, 12 * HOUR).comparison
+    comparison = service(api, read_forecast_input=known).of_policy(changed, 12 * HOUR).comparison
     assert {wait.job: wait.difference < 0 for wait in comparison.waits} == {"short": True, "long": False}
 
 
@@ -418,11 +418,11 @@ def test_the_policy_that_is_looked_at_has_the_same_ceiling_as_the_one_that_holds
     api.queue.policies.max_capacity = 8
     seen: list[Policy] = []
 
-    def noted(cluster: ClusterState, now: float) -> Basis:
+    def noted(cluster: ClusterState, now: float) -> ForecastInput:
         seen.append(cluster.snapshot(now).policy)
-        return Basis(cluster.snapshot(now))
+        return ForecastInput(cluster.snapshot(now))
 
-    found = service(api, read_basis=noted).of_policy(a_policy(), 0)
+    found = service(api, read_forecast_input=noted).of_policy(a_policy(), 0)
     assert sum(pool.capacity for pool in seen[0].pools) == 8
     assert found.comparison.starts == ()
 

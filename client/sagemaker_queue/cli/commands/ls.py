@@ -16,9 +16,9 @@ from sagemaker_queue.errors import ConfigError, QueueError
 from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
 from sagemaker_queue.presentation.text.job_text import (
-    ARTICLE,
-    ON_A_TERMINAL,
-    WIDE,
+    BASIC_COLUMNS,
+    TERMINAL_COLUMNS,
+    WIDE_COLUMNS,
     jobs_screen,
     jobs_table,
     on_a_terminal,
@@ -51,7 +51,7 @@ def _columns(text: str) -> tuple[str, ...]:
     description="List the live jobs, or the jobs in other states. A job is listed if it meets all conditions. "
     "Separate several values with commas; * and ? stand for any letters. On a terminal, the columns are "
     "those of the profile (smq config set columns job,state,reason), or as many of "
-    f"{','.join(ON_A_TERMINAL)} as fit. Otherwise the columns are {','.join(ARTICLE)}.",
+    f"{','.join(TERMINAL_COLUMNS)} as fit. Otherwise the columns are {','.join(BASIC_COLUMNS)}.",
     examples=[
         "smq ls --wide",
         "smq ls --running --sort running --limit 10",
@@ -84,8 +84,10 @@ def _columns(text: str) -> tuple[str, ...]:
     exclusive_group="format",
     help=f"columns, separated by commas: {', '.join(COLUMNS)}",
 )
-@flag("--wide", exclusive_group="format", help=f"{','.join(WIDE)}; on a terminal, as many of these columns as fit")
-@flag("--brief", exclusive_group="format", help=f"the same as -o {','.join(ARTICLE)}, also on a terminal")
+@flag(
+    "--wide", exclusive_group="format", help=f"{','.join(WIDE_COLUMNS)}; on a terminal, as many of these columns as fit"
+)
+@flag("--brief", exclusive_group="format", help=f"the same as -o {','.join(BASIC_COLUMNS)}, also on a terminal")
 @json_flag("print all data as JSON", exclusive_group="format")
 @with_queue
 def ls(
@@ -119,7 +121,7 @@ def ls(
     elif jobs:
         terminal = width()
         if terminal is None or brief:
-            print(jobs_table(jobs, WIDE if wide else columns or ARTICLE, width=terminal))
+            print(jobs_table(jobs, WIDE_COLUMNS if wide else columns or BASIC_COLUMNS, width=terminal))
         else:
             print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
@@ -151,5 +153,5 @@ def _screen(
             chosen = _columns(profile_columns)
         except click.BadParameter as error:
             raise ConfigError(f"columns in the profile: {error.message}") from error
-    columns = chosen or (WIDE if wide else on_a_terminal(jobs))
+    columns = chosen or (WIDE_COLUMNS if wide else on_a_terminal(jobs))
     return jobs_screen(jobs, columns, terminal, as_asked=chosen is not None, colours=colours())

@@ -16,7 +16,7 @@ from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files, projects
-from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command, job_from_options, job_options
+from sagemaker_queue.cli.job_command import RunCommand, WrapperCommand, job_command, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
 from sagemaker_queue.cli.parser import (
@@ -309,7 +309,7 @@ def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, A
 
 @command(
     "plan",
-    cls=PlanCommand,
+    cls=WrapperCommand,
     usage="[OPTIONS] [FILE | -- COMMAND]",
     help="print what would happen to a job (dry run)",
     description="Print what would happen if a job were submitted now: whether it would start, on which instances, "

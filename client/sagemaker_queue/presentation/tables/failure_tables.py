@@ -14,7 +14,7 @@ FAIL = "fail"
 BUILT_IN = "built-in"  # the beginning of a rule's text if no rule matches, and so the class's built-in action applies
 SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
 LATEST_NAMES = 3  # training jobs that are shown for each GPU
-LATER_RULES = (
+NO_RULE_MATCHES = (
     "No rule of the job (its tag retry_on), of its project or of the policy (their failure_rules) matches this failure."
     " So the built-in action of the class applies. docs/reference/failures.md lists the classes and their actions."
 )
@@ -72,7 +72,7 @@ def check_sections(job: JobDetail, failure: JobFailure) -> list[Section]:
     now = _choice(failure.action_now, failure.rule_now or "")
     sections.append(Section("Action by the rules in force now", now))
     if (failure.rule_now or "").startswith(BUILT_IN):
-        sections.append(Section("Why the built-in action", (LATER_RULES,)))
+        sections.append(Section("Why the built-in action", (NO_RULE_MATCHES,)))
     return sections
 
 

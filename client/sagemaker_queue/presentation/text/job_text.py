@@ -30,9 +30,9 @@ from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, ta
 # Users copy these names. So names are cut only in compact tables, and only if the user has not named the columns.
 _NAMES = ("Job Name", "Training Job")
 SHOWN = 10  # maximum number of transitions on the page about a job
-ARTICLE = ("job", "state", "priority")
-ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
-WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
+BASIC_COLUMNS = ("job", "state", "priority")
+TERMINAL_COLUMNS = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
+WIDE_COLUMNS = (*BASIC_COLUMNS, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 # The columns that are omitted, in this order, until the table fits the terminal.
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
@@ -45,14 +45,14 @@ _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\
 def on_a_terminal(jobs: Iterable[JobSummary]) -> tuple[str, ...]:
     """Return the default columns on a terminal, with the project if the jobs belong to several projects."""
     if len({job.project for job in jobs} - {None}) < 2:
-        return ON_A_TERMINAL
-    job, *others = ON_A_TERMINAL
+        return TERMINAL_COLUMNS
+    job, *others = TERMINAL_COLUMNS
     return (job, "project", *others)
 
 
 def jobs_table(
     jobs: Iterable[JobSummary],
-    columns: Sequence[str] = ARTICLE,
+    columns: Sequence[str] = BASIC_COLUMNS,
     width: int | None = None,
     *,
     compact: bool = False,

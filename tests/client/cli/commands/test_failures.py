@@ -11,7 +11,7 @@ import pytest
 
 from api_contract.models import JobSummary
 from sagemaker_queue.cli import main
-from sagemaker_queue.presentation.text.job_text import ON_A_TERMINAL, jobs_screen
+from sagemaker_queue.presentation.text.job_text import TERMINAL_COLUMNS, jobs_screen
 from tests.client.samples import ATTEMPT, DETAIL, FAILED, FAILURE
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def test_ls_has_the_class_as_the_beginning_of_the_reason(
 
 def test_ls_on_a_narrow_terminal_has_the_class_as_the_reason() -> None:
     job = JobSummary.from_json(FAILED)
-    screen = jobs_screen([job], ON_A_TERMINAL, 80, as_asked=False, colours=False)
+    screen = jobs_screen([job], TERMINAL_COLUMNS, 80, as_asked=False, colours=False)
     assert screen.splitlines()[1].split()[-1] == "gpu_memory"
 
 

@@ -26,7 +26,7 @@ from job_queue.scheduler import (
     WaitReason,
     plan,
 )
-from job_queue.simulation.basis import Basis
+from job_queue.simulation.forecast_input import ForecastInput
 from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.simulation.what_if.futures import MOST_PAIRED_FUTURES, PairedFutures
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -56,7 +56,7 @@ def compared(
     runtimes: dict[str, float] | None = None,
     horizon: float = 8 * HOUR,
     may_go_on: Callable[[], bool] = lambda: True,
-    basis: Basis | None = None,
+    inputs: ForecastInput | None = None,
     past_use: Mapping[str, PastUse] | None = None,
 ) -> PolicyComparison:
     snapshot = Snapshot(
@@ -67,7 +67,7 @@ def compared(
         past_use=past_use or {},
     )
     likely = {name: (seconds,) for name, seconds in (runtimes or {}).items()}
-    one = replace(basis or Basis(snapshot, likely, overheads=OVERHEADS), snapshot=snapshot)
+    one = replace(inputs or ForecastInput(snapshot, likely, overheads=OVERHEADS), snapshot=snapshot)
     return compare(one, replace(one, snapshot=replace(snapshot, policy=after)), horizon, may_go_on)
 
 
@@ -211,12 +211,12 @@ def test_the_same_futures_are_looked_at_under_both() -> None:
         *(runs(f"j{n}") for n in range(3)),
         *(waits(f"j{n}", since=20 - n) for n in range(3, 12)),
     ]
-    basis = Basis(Snapshot(a_policy(3), NOW), spread, comes, OVERHEADS)
-    same = compared(a_policy(3), a_policy(3, patience=1801), *jobs, basis=basis)
+    inputs = ForecastInput(Snapshot(a_policy(3), NOW), spread, comes, OVERHEADS)
+    same = compared(a_policy(3), a_policy(3, patience=1801), *jobs, inputs=inputs)
     assert same.waits == ()
     assert seen[0::2] == seen[1::2]
     assert seen[0] != seen[2]
-    giant = compared(a_policy(3), a_policy(3, patience=1801), *jobs, replace(waits("giant", slots=9)), basis=basis)
+    giant = compared(a_policy(3), a_policy(3, patience=1801), *jobs, replace(waits("giant", slots=9)), inputs=inputs)
     assert giant.waits == ()
 
 
@@ -227,8 +227,8 @@ def test_who_comes_to_a_project_or_pool_that_is_gone_does_not_come() -> None:
 
     without = a_policy(1, Project("all", quota={"p5": 1}))
     both = Policy((Pool("p5", 1), Pool("gone", 1)), (Project("all"), Project("gone", quota={"p5": 1})))
-    basis = Basis(Snapshot(both, NOW), {"a": (2 * HOUR,), "b": (HOUR,)}, comes, OVERHEADS)
-    found = compared(both, without, replace(runs("a"), preemptible=False), waits("b"), basis=basis)
+    inputs = ForecastInput(Snapshot(both, NOW), {"a": (2 * HOUR,), "b": (HOUR,)}, comes, OVERHEADS)
+    found = compared(both, without, replace(runs("a"), preemptible=False), waits("b"), inputs=inputs)
     assert changes(found) == {"b": (4, 3)}  # x goes before z; y is in nobody's way
 
 
@@ -245,10 +245,10 @@ def test_out_of_time_what_is_known_is_told(looks: int) -> None:
 
 def test_futures_that_are_done_count_where_the_next_is_given_up() -> None:
     snapshot = Snapshot(a_policy(1), NOW, (runs("a"),), (waits("b"),))
-    basis = Basis(snapshot, {"a": (HOUR,)}, overheads=OVERHEADS)
+    inputs = ForecastInput(snapshot, {"a": (HOUR,)}, overheads=OVERHEADS)
     for most in range(200):
         left = iter([True] * most)
-        futures = PairedFutures(basis, basis, 8 * HOUR, lambda left=left: next(left, False))  # type: ignore[misc]
+        futures = PairedFutures(inputs, inputs, 8 * HOUR, lambda left=left: next(left, False))  # type: ignore[misc]
         futures.simulate()
         starts = futures.starts()
         if 0 < starts.futures < MOST_PAIRED_FUTURES:

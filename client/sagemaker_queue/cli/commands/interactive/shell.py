@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import live_job_argument
-from sagemaker_queue.cli.job_command import PlanCommand
+from sagemaker_queue.cli.job_command import WrapperCommand
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, REFUSED, raw
 from sagemaker_queue.cli.parser import checked, command, flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
@@ -42,7 +42,7 @@ def _instance(text: str) -> int:
 
 @command(
     "shell",
-    cls=PlanCommand,
+    cls=WrapperCommand,
     help="open a shell in a job, run a command there, or forward a port",
     description="Open a shell in the container of a job's present attempt, in its working folder and with its "
     "variables; or run COMMAND there, without input, and end with its exit code; or forward a port of "

@@ -12,7 +12,7 @@ UNKNOWN_WORK = -1.0  # stands for the `work` of a recently submitted job that ha
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class ForecastInput:
     """The arguments of `forecast`, as one value."""
 
     snapshot: Snapshot
@@ -21,14 +21,14 @@ class Basis:
     overheads: Overheads = Overheads()
 
 
-def basis_of(
+def with_repeated_arrivals(
     snapshot: Snapshot,
     runtimes: Mapping[str, Sequence[float]],
     lately: Sequence[SimulatedJob],
     span: float,
     overheads: Overheads,
-) -> Basis:
-    """Return a basis in which the arrivals of the last `span` seconds are repeated.
+) -> ForecastInput:
+    """Return inputs in which the arrivals of the last `span` seconds are repeated.
 
     :param lately: the jobs that arrived in these seconds. If the work of a job is `UNKNOWN_WORK`, each future draws the
         work from the job's likely runtimes. Without likely runtimes the work is 0.
@@ -38,4 +38,4 @@ def basis_of(
         likely = runtimes.get(job.name) if job.work < 0 else None
         return max(0.0, job.work if likely is None else random.choice(likely) - overheads.starting(job))
 
-    return Basis(snapshot, runtimes, repeat_arrivals(lately, snapshot.now, span, work), overheads)
+    return ForecastInput(snapshot, runtimes, repeat_arrivals(lately, snapshot.now, span, work), overheads)
