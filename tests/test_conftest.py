@@ -1,8 +1,14 @@
-"""The line that says which tests a machine cannot run, and the parts of the thorough tests."""
+"""The line that says which tests a machine cannot run, the parts of the thorough tests, and compiled test modules."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing_tools, part, part_of
+from tests.conftest import is_compiled, missing_tools, part, part_of
+from tests.waiting import PATIENCE
 
 
 def test_missing_tools_are_counted_with_how_to_install_them() -> None:
@@ -35,3 +41,16 @@ def test_the_parts_have_each_thorough_test_once_and_keep_modules_together() -> N
 def test_what_is_no_part_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError):  # pytest then says that it is an invalid value
         part(wrong)
+
+
+def test_a_module_is_compiled_until_it_is_changed(tmp_path: Path) -> None:
+    module = tmp_path / "test_one.py"
+    module.write_text("def test_it():\n    assert True\n")
+    assert not is_compiled(module)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "--rootdir", str(tmp_path), str(module)]
+    subprocess.run(collect, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
+    assert is_compiled(module)
+    later = module.stat().st_mtime + 60
+    os.utime(module, (later, later))
+    assert not is_compiled(module)

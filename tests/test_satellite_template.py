@@ -14,15 +14,15 @@ from ministack.core.iam_evaluator import (
     evaluate_trust_policy,
     parse_policy_document,
 )
-from samtranslator.yaml_helper import yaml_parse
 
 from local_cloud.sagemaker.events import DETAIL_TYPE
+from tests.documents import read_template
 from tests.filled_template import ACCOUNT, Filling, size
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
-HOME: Json = yaml_parse((ROOT / "template.yaml").read_text())
-SATELLITE: Json = yaml_parse((ROOT / "satellite.yaml").read_text())
+HOME: Json = read_template()
+SATELLITE: Json = read_template("satellite.yaml")
 REGION, ELSEWHERE, FURTHER = "us-east-1", "us-east-2", "eu-west-1"
 OTHER_ACCOUNT, STRANGER = "222222222222", "333333333333"
 EXTERNAL_ID = "3f0c9f3e-6a38-4ad6-9d2e-4f3f8f2b1c55"

@@ -10,12 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 from openapi_spec_validator import validate
 from packaging.requirements import Requirement
-from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
 from api_contract.routes import PLAN_JOB, PREVIEW_POLICY
@@ -31,13 +28,14 @@ from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.preview import TIME_LIMIT_SECONDS as PREVIEW_SECONDS
+from tests.documents import read_openapi, read_template
 from tests.filled_template import Filling, size
 from tests.jobs import a_job
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATE: Json = yaml_parse((ROOT / "template.yaml").read_text())
-OPENAPI: Json = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
+TEMPLATE: Json = read_template()
+OPENAPI: Json = read_openapi()
 GIVEN = "vpce-0123456789abcdef0"
 METHODS = {"get", "put", "post", "patch", "delete", "options", "head", "x-amazon-apigateway-any-method"}
 
@@ -1170,6 +1168,8 @@ UNUSED = {  # permissions that AWS names for features that the template does not
 
 def named_permissions(kind: str) -> set[str]:
     """Return the permissions that AWS names for resources of a type, without those for features that are not used."""
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # takes half a second: not each worker need do it
+
     handlers = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema["handlers"]
     named = {
         it for name in ("create", "read", "update", "delete") for it in handlers.get(name, {}).get("permissions", [])

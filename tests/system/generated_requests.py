@@ -14,22 +14,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import boto3
-import yaml
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from local_cloud.aws.stack import ACCOUNT, LocalCloud
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue.queue.transport import Signature
+from tests.documents import read_openapi
 from tests.system.conftest import System, line_of, stored_rows
 from tests.system.people import arn, queue_of, session_of
 from tests.waiting import PATIENCE
 
-OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
+OPENAPI = read_openapi()
 PEOPLE = ("other", "owner", "admin")
 LONG = "import time; time.sleep(86400)"
 P5 = "ml.p5.48xlarge"

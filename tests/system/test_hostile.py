@@ -7,23 +7,22 @@ import http.client
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
 import requests
-import yaml
 from hypothesis import HealthCheck, given, settings
 
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue.queue.transport import Signature
+from tests.documents import read_openapi
 from tests.system.conftest import System, line_of, stored_rows
 from tests.waiting import PATIENCE
 
-OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
+OPENAPI = read_openapi()
 EXAMPLES = 12  # of each operation and kind
 LONG = "import time; time.sleep(86400)"
 UNSTEADY = ("control", "outlook")

@@ -21,7 +21,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
-from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.carriers.agent_log import AgentLog
 from job_queue.adapters.carriers.mailbox import Mailboxes
@@ -48,12 +47,13 @@ from local_cloud.aws.stack import ACCOUNT, IMAGE, INSTANCE_TYPE, REGION, LocalCl
 from local_cloud.faults.time_warp import TimeWarp
 from local_cloud.sagemaker.account.options import Account, parse_plan
 from sagemaker_queue import QueueClient
+from tests.documents import read_template
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-TEMPLATE = yaml_parse((ROOT / "template.yaml").read_text())
+TEMPLATE = read_template()
 TWIN = "twin-of-the-queue"
 PLAN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"

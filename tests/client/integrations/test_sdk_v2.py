@@ -15,7 +15,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
+import sagemaker_queue  # its QueueTrainingJobSession imports the SDK, which takes seconds
+from sagemaker_queue import ConfigError, QueueClient, boto_session
 from sagemaker_queue.queue.transport import ATTEMPTS
 from tests.client.samples import refused
 from tests.waiting import PATIENCE
@@ -23,6 +24,7 @@ from tests.waiting import PATIENCE
 if TYPE_CHECKING:
     from sagemaker.pytorch import PyTorch
 
+    from sagemaker_queue import QueueTrainingJobSession
     from tests.client.conftest import ScriptedServer
 
 ROLE = "arn:aws:iam::123456789012:role/training"
@@ -34,7 +36,9 @@ def lasting_session() -> QueueTrainingJobSession:
     """Shared by all tests, since its many AWS clients take a second to make."""
     session = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")
     queue = QueueClient(url="http://127.0.0.1:9/prod", boto_session=session)
-    return QueueTrainingJobSession(session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket")
+    return sagemaker_queue.QueueTrainingJobSession(
+        session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -211,13 +215,13 @@ class TestJobsThatTheQueueDoesNotKnow:
 
 def test_a_session_without_a_queue_says_so_at_once() -> None:
     with pytest.raises(ConfigError, match="No queue is configured"):
-        QueueTrainingJobSession(boto3.Session(region_name="eu-west-1"))
+        sagemaker_queue.QueueTrainingJobSession(boto3.Session(region_name="eu-west-1"))
 
 
 def test_a_copy_of_a_session_has_the_same_queue(queue: QueueClient) -> None:
     """The clients of a real one cannot be copied; sessions of programs under test, which are made of mocks, are."""
     mock = MagicMock(region_name="eu-west-1")
-    session = QueueTrainingJobSession(mock, MagicMock(), queue=queue, sagemaker_config=NO_TELEMETRY)
+    session = sagemaker_queue.QueueTrainingJobSession(mock, MagicMock(), queue=queue, sagemaker_config=NO_TELEMETRY)
     copied = copy.deepcopy(session)
     assert copied is not session
     assert copied.queue is session.queue is queue

@@ -1,17 +1,15 @@
 """The function's environment: what is read from it, and what is refused."""
 
 import re
-from pathlib import Path
 
 import pytest
-from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.access.rights import Action
+from tests.documents import read_template
 from tests.identities import ACCOUNT, ADA, HOPELESS, LIBRARY, OTHER, PATTERNS, ROLE, SSO, USER
 
-TEMPLATE = yaml_parse((Path(__file__).parents[3] / "template.yaml").read_text())
-ADMINS = re.compile(TEMPLATE["Parameters"]["AdminArns"]["AllowedPattern"])
+ADMINS = re.compile(read_template()["Parameters"]["AdminArns"]["AllowedPattern"])
 
 
 def settings(**environment: str) -> DeploymentSettings:
