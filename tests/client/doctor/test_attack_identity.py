@@ -71,12 +71,13 @@ def test_who_an_owner_is_can_be_seen_by_the_arn(caller: str, status: str, told: 
         ([statement()], WARNED),
         ([statement(["sts:AssumeRole", "sts:TagSession"])], WARNED),
         ([statement(condition=NAMED)], OK),
-        ([statement(condition={"StringLike": {"sts:SourceIdentity": "*@example.org"}})], OK),
-        ([statement("STS:assume*", condition={"stringlike": {"STS:rolesessionname": ["ann", "bob-*"]}})], OK),
-        ([statement(condition={"StringLike": {"sts:SourceIdentity": "*"}})], WARNED),
+        ([statement(condition={"StringEquals": {"sts:SourceIdentity": "${aws:username}"}})], WARNED),
+        ([statement("STS:assume*", condition={"stringlike": {"STS:rolesessionname": ["${aws:SourceIdentity}"]}})], OK),
+        ([statement(condition={"StringLike": {"sts:RoleSessionName": "*@example.org"}})], WARNED),
+        ([statement(condition={"StringEquals": {"sts:RoleSessionName": ["ann", "${aws:username}"]}})], WARNED),
         ([statement(condition={"StringLike": {"sts:RoleSessionName": ["ann", "*"]}})], WARNED),
         ([statement(condition={"StringNotLike": {"sts:RoleSessionName": "root"}})], WARNED),
-        ([statement(condition={"StringEqualsIfExists": {"sts:SourceIdentity": "ann"}})], WARNED),
+        ([statement(condition={"StringEqualsIfExists": {"sts:RoleSessionName": "${aws:username}"}})], WARNED),
         ([statement(condition={"Null": {"sts:RoleSessionName": "false"}})], WARNED),
         *(
             ([statement(condition=NAMED), statement(action)], WARNED)
@@ -107,4 +108,4 @@ def test_where_nobody_may_read_it_the_warning_says_so(iam: ScriptedServer, known
     iam.always_answers(403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>")
     finding = check_identity(ANN, session() if known else None)
     assert finding.status == WARNED
-    assert "you may not read" in finding.message
+    assert "you may not read its limits" in finding.message

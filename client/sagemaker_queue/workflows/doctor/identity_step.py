@@ -19,7 +19,7 @@ IDENTITY = "identity"
 _ROLE_SESSION = re.compile(r"arn:[^:]+:sts::[^:]*:assumed-role/([^/]+)/([^/]+)")
 _OF_IDENTITY_CENTER = "AWSReservedSSO_"
 _MACHINE = re.compile(r"i-[0-9a-f]{8,17}")
-_NAMING = frozenset({"sts:rolesessionname", "sts:sourceidentity"})
+_NAMING = "sts:rolesessionname"  # sts:SourceIdentity limits another name, which the queue does not see
 _LIMITING = frozenset({"stringequals", "stringequalsignorecase", "stringlike"})
 _READABLE = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
 _NAME_YOURSELF = (
@@ -27,8 +27,8 @@ _NAME_YOURSELF = (
     " policy demand it: docs/operate/access.md shows how."
 )
 _DEMAND = (
-    "Have the role's trust policy demand that name: a condition on sts:RoleSessionName or sts:SourceIdentity, as in"
-    " docs/operate/access.md; or use IAM Identity Center, or a role of your own."
+    "Have the role's trust policy demand that name: a condition that compares sts:RoleSessionName with"
+    " ${aws:username}, as in docs/operate/access.md; or use IAM Identity Center, or a role of your own."
 )
 
 
@@ -48,10 +48,10 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
         return ok(IDENTITY, f"{yours}; IAM Identity Center names the session.")
     if _MACHINE.fullmatch(name):
         return ok(IDENTITY, f"{yours}: to everybody on this machine.")
-    demanded = _names_are_demanded(role, session)
-    if demanded:
-        return ok(IDENTITY, f"{yours}; the role's trust policy limits the names of sessions.")
-    known = "its trust policy does not limit that" if demanded is False else "you may not read whether that is limited"
+    own = _names_are_own(role, session)
+    if own:
+        return ok(IDENTITY, f"{yours}; the role's trust policy lets each person use only one name for sessions.")
+    known = "its trust policy does not limit that to their own names" if own is False else "you may not read its limits"
     return warned(
         IDENTITY,
         f"{yours}. People who may assume the role {role} choose the name of their session, and {known}: they can take"
@@ -60,8 +60,8 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
     )
 
 
-def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None:
-    """Return whether a role's trust policy limits the names of sessions; None if the policy cannot be read."""
+def _names_are_own(role: str, session: boto3.Session | None) -> bool | None:
+    """Return whether a role's trust policy limits each person to an own session name; None: it cannot be read."""
     if session is None:
         return None
     try:
@@ -70,7 +70,7 @@ def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None
     except (BotoCoreError, ClientError):
         return None
     statements = list(_assume_role_statements(trust)) if isinstance(trust, Mapping) else []
-    return bool(statements) and all(map(_limits_names, statements))
+    return bool(statements) and all(map(_demands_own_name, statements))
 
 
 def _assume_role_statements(trust: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -93,10 +93,13 @@ def _any_fits(actions: Any) -> bool:
     return any(fnmatchcase("sts:assumerole", str(action).lower()) for action in _listed(actions))
 
 
-def _limits_names(statement: Mapping[str, Any]) -> bool:
-    """Return whether a condition limits the names to values. Negations, IfExists and wildcards alone do not count."""
+def _demands_own_name(statement: Mapping[str, Any]) -> bool:
+    """Return whether a condition limits the session's name to values of the caller, such as ${aws:username}.
+
+    Negations and IfExists do not count, and neither do fixed names: everybody who may assume the role could take them.
+    """
     return any(
-        operator.lower() in _LIMITING and key.lower() in _NAMING and all(str(it).strip("*?") for it in _listed(values))
+        operator.lower() in _LIMITING and key.lower() == _NAMING and all("${" in str(it) for it in _listed(values))
         for operator, keys in statement.get("Condition", {}).items()
         for key, values in keys.items()
     )
