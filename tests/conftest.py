@@ -7,7 +7,9 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, Optional
 from zlib import crc32
@@ -113,15 +115,20 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, N
         yield
         return
     with collector.path.open() as module:
-        fcntl.flock(module, fcntl.LOCK_EX)
-        yield
+        try:
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(module, fcntl.LOCK_EX)
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(module, fcntl.LOCK_UN)  # otherwise a child process could keep it
 
 
 def is_compiled(module: Path) -> bool:
-    """Return whether pytest has compiled a test module since the module's last change."""
-    changed = module.stat().st_mtime
-    compiled = (module.parent / "__pycache__").glob(f"{module.stem}.*-pytest-*.pyc")
-    return any(it.stat().st_mtime >= changed for it in compiled)
+    """Return whether this version of pytest has compiled a test module since the module's last change."""
+    python = cache_from_source(str(module)).removesuffix(".pyc")
+    compiled = Path(f"{python}-pytest-{pytest.__version__}.pyc")
+    return compiled.exists() and compiled.stat().st_mtime >= module.stat().st_mtime
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -47,7 +47,8 @@ def test_a_module_is_compiled_until_it_is_changed(tmp_path: Path) -> None:
     module = tmp_path / "test_one.py"
     module.write_text("def test_it():\n    assert True\n")
     assert not is_compiled(module)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    unwanted = {"PYTHONDONTWRITEBYTECODE", "PYTEST_ADDOPTS"}
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     collect = [sys.executable, "-m", "pytest", "--collect-only", "--rootdir", str(tmp_path), str(module)]
     subprocess.run(collect, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
     assert is_compiled(module)

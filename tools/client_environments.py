@@ -17,37 +17,44 @@ SCRIPTS = ROOT / "tools/client_scripts"
 
 
 class Failed(Exception):
-    """A program cannot be installed, or does not work; the message is the reason that the table shows."""
+    """A program cannot be installed, or does not work. docs/reference/tested-programs.md shows the message."""
 
 
-def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
-    """Make the client's environment, and return the folder of its programs. Raise Failed.
+def install_client(client: Client, uv: Mapping[str, str]) -> Path:
+    """Install the client's packages into an environment, and return the folder of its programs.
 
-    Clients with the same packages share an environment.
+    Clients with the same first package and installer share an environment.
+
+    :raises Failed: a tool is missing, or a package cannot be installed.
     """
     kind = "" if client.installer == "uv" else client.installer
     home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {kind}").strip("-")
-    others = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn"), "go": (_by_go, "go"), "cargo": (_by_cargo, "cargo")}
-    other = others.get(client.installer)
-    if other:
-        install_by, program = other
+    installers = {
+        "npm": (_by_npm, "npm"),
+        "maven": (_by_maven, "mvn"),
+        "go": (_by_go, "go"),
+        "cargo": (_by_cargo, "cargo"),
+    }
+    if client.installer in installers:
+        install_by, program = installers[client.installer]
         if not shutil.which(program):
             raise Failed(f"it cannot be installed: there is no {program} here")
         return install_by(client, home)
     python = str(home / "bin/python")
-    failed = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
+    if run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv):
+        raise Failed("it cannot be installed")
     install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade"]
-    packages = _unpacked(client, home) if client.installer == "apt" else list(client.packages)
-    beside = ["--reinstall-package", "sagemaker-queue", str(ROOT)] if client.installer == "uv" else []
-    if failed or run([*install, *packages, *beside], uv):
+    packages = _unpack_debian_package(client, home) if client.installer == "apt" else list(client.packages)
+    this_checkout = ["--reinstall-package", "sagemaker-queue", str(ROOT)] if client.installer == "uv" else []
+    if run([*install, *packages, *this_checkout], uv):
         raise Failed("it cannot be installed")
     return home / "bin"
 
 
-def _unpacked(client: Client, home: Path) -> list[str]:
-    """Unpack a Debian package written in Python into the environment, and return its requirements.
+def _unpack_debian_package(client: Client, home: Path) -> list[str]:
+    """Download a Debian package written in Python, unpack it into the environment, and return its requirements.
 
-    The package is not installed on the machine.
+    The machine itself stays unchanged.
     """
     debian = home / "debian"
     shutil.rmtree(debian, ignore_errors=True)
@@ -80,7 +87,7 @@ def _by_npm(client: Client, home: Path) -> Path:
 
 
 def _by_maven(client: Client, home: Path) -> Path:
-    """Download the jars of the only Maven project, and return their folder."""
+    """Download the jars that client_scripts/java.xml names, and return their folder."""
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
     if run(["mvn", "-q", "-B", "-f", str(SCRIPTS / "java.xml"), *copy], os.environ):
         raise Failed("it cannot be installed")
@@ -88,7 +95,7 @@ def _by_maven(client: Client, home: Path) -> Path:
 
 
 def _by_go(client: Client, home: Path) -> Path:
-    """Build the only Go program, and return its folder."""
+    """Build client_scripts/go_job.go, and return the program's folder."""
     home.mkdir(parents=True, exist_ok=True)
     shutil.copy(SCRIPTS / "go_job.go", home / "main.go")
     (home / "go.mod").write_text("module job\n\ngo 1.24\n")
@@ -99,7 +106,7 @@ def _by_go(client: Client, home: Path) -> Path:
 
 
 def _by_cargo(client: Client, home: Path) -> Path:
-    """Build the only Rust program, and return its folder."""
+    """Build client_scripts/rust_job.rs, and return the program's folder."""
     (home / "src").mkdir(parents=True, exist_ok=True)
     shutil.copy(SCRIPTS / "rust_job.rs", home / "src/main.rs")
     manifest = home / "Cargo.toml"
@@ -113,7 +120,7 @@ def _by_cargo(client: Client, home: Path) -> Path:
 
 
 def versions(client: Client, programs: Path) -> str:
-    """Return the versions of the client's packages that the table shows (``Client.shown``)."""
+    """Return the versions of the packages in ``Client.shown``, as docs/reference/tested-programs.md shows them."""
     if client.installer == "npm":
         files = {name: programs.parent / name / "package.json" for name in client.shown}
         return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())

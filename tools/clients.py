@@ -26,7 +26,7 @@ from typing import Any
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
 from sagemaker_queue import QueueClient, QueueError
-from tools.client_environments import SCRIPTS, Failed, environment_of, versions
+from tools.client_environments import SCRIPTS, Failed, install_client, versions
 from tools.client_programs import CLIENTS, Client
 from tools.matrix import ROOT, uv_settings
 
@@ -211,7 +211,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
     client = CLIENTS[name]
     shown = ""
     try:
-        programs = environment_of(client, uv)
+        programs = install_client(client, uv)
         shown = versions(client, programs)
         note = trial.run(name, client, programs)
     except Failed as failure:

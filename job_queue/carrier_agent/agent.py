@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Set
 
-from .gpus import Gpus, GpuUnavailable, gpu_numbers
+from .gpus import Gpus, InvalidAssignment, gpu_numbers
 from .mailbox import CARRIER, ForeignAgent, Mailbox, key_line
 from .member import Member
 from .processes import adopt_orphans, log, protect
@@ -114,7 +114,7 @@ class Agent:
             gpus, tenths = gpu_numbers(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
             with self._lock:
                 self._gpus.take(gpus, tenths)
-        except (GpuUnavailable, ValueError, TypeError) as error:
+        except (InvalidAssignment, ValueError, TypeError) as error:
             self._refuse(attempt, "Failed", f"InternalServerError: {error}")
             return
         try:
@@ -167,7 +167,7 @@ class Agent:
 
         :param tenths: tenths of GPUs of the member.
         """
-        return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
+        return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.total_tenths)
 
     def _refuse(self, attempt: str, status: str, reason: str) -> None:
         log(attempt, f"[agent] {status.lower()}: {reason}")

@@ -2,9 +2,9 @@
 
 A member with whole GPUs sees only its own GPUs (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
 memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
-framework can limit memory. JAX reads a variable with this limit. No variable limits TensorFlow, but a variable makes
-TensorFlow allocate memory only when needed. For PyTorch, the member's code has to pass SMQ_GPU_MEMORY_FRACTION on to
-torch.cuda.set_per_process_memory_fraction.
+framework can limit memory. For JAX, XLA_PYTHON_CLIENT_MEM_FRACTION sets the limit. For PyTorch, the member's code has
+to pass SMQ_GPU_MEMORY_FRACTION on to torch.cuda.set_per_process_memory_fraction. TensorFlow has no such limit, but with
+TF_FORCE_GPU_ALLOW_GROWTH it allocates memory only when needed.
 """
 
 import os
@@ -22,8 +22,8 @@ ENDING_SECONDS = 10.0  # from a daemon's SIGTERM to its SIGKILL
 QUERY_SECONDS = 20.0
 
 
-class GpuUnavailable(Exception):
-    """An assignment that is malformed, names a missing GPU, or needs more tenths of a GPU than are free."""
+class InvalidAssignment(Exception):
+    """An assignment is malformed, names a missing GPU, or needs more tenths of a GPU than are free."""
 
 
 class Gpus:
@@ -31,19 +31,22 @@ class Gpus:
 
     def __init__(self, count: int, scratch: Path) -> None:
         self._free = [WHOLE] * count
-        self.tenths = WHOLE * count  # tenths of all GPUs together
+        self.total_tenths = WHOLE * count  # of all GPUs together
         self._scratch = scratch
         self._mps: Dict[int, subprocess.Popen[bytes]] = {}
 
     def take(self, gpus: Sequence[int], tenths: int) -> None:
-        """Allocate GPUs, or tenths of one GPU. If that is impossible, raise GpuUnavailable and allocate nothing."""
+        """Allocate GPUs, or tenths of one GPU. If that is impossible, raise InvalidAssignment and allocate nothing.
+
+        :param tenths: the part of each GPU; 10 for whole GPUs.
+        """
         if not gpus or len(set(gpus)) < len(gpus) or not 0 < tenths <= WHOLE or (tenths < WHOLE and len(gpus) > 1):
-            raise GpuUnavailable("it is on one or several whole GPUs, or on a part of one")
+            raise InvalidAssignment("its assignment must name whole GPUs, each once, or 1 to 9 tenths of one GPU")
         for gpu in gpus:
             if not 0 <= gpu < len(self._free):
-                raise GpuUnavailable(f"there is no GPU {gpu}: the instance has {len(self._free)}")
+                raise InvalidAssignment(f"there is no GPU {gpu}: the instance has {len(self._free)}")
             if self._free[gpu] < tenths:
-                raise GpuUnavailable(f"GPU {gpu} has {self._free[gpu]} free tenths, and {tenths} are requested")
+                raise InvalidAssignment(f"GPU {gpu} has {self._free[gpu]} free tenths, and {tenths} are requested")
         for gpu in gpus:
             self._free[gpu] -= tenths
 
@@ -53,7 +56,10 @@ class Gpus:
             self._free[gpu] += tenths
 
     def environment(self, gpus: Sequence[int], tenths: int) -> Tuple[str, Dict[str, str]]:
-        """Return how the GPUs are shared (whole, mps or time-slicing), and the variables for their member."""
+        """Return how the GPUs are shared (whole, mps or time-slicing), and the variables for their member.
+
+        For a part of a GPU, start the GPU's MPS daemon if it does not run yet.
+        """
         visible = ",".join(map(str, gpus))
         if tenths == WHOLE:
             return "whole", {"CUDA_VISIBLE_DEVICES": visible, "SM_NUM_GPUS": str(len(gpus))}
@@ -64,7 +70,7 @@ class Gpus:
             "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # for JAX; the rest is for CUDA contexts
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
-        if self._has_mps(gpus[0]):
+        if self._ensure_mps(gpus[0]):
             limits = {
                 "CUDA_VISIBLE_DEVICES": "0",  # the GPU's number in the MPS daemon, which sees only this GPU
                 "CUDA_MPS_PIPE_DIRECTORY": str(self._pipes(gpus[0])),
@@ -83,8 +89,8 @@ class Gpus:
         for daemon in self._mps.values():
             _wait(daemon, ENDING_SECONDS)
 
-    def _has_mps(self, gpu: int) -> bool:
-        """Return whether the MPS daemon of a GPU runs. The first call for a GPU starts the daemon."""
+    def _ensure_mps(self, gpu: int) -> bool:
+        """Start the MPS daemon of a GPU at the first call. Return whether the daemon still runs after half a second."""
         if gpu not in self._mps:
             program = shutil.which(MPS)
             if program is None:
@@ -136,8 +142,8 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
     return code
 
 
-def gpu_numbers(gpus: Sequence[int]) -> List[int]:
-    """Return the GPU numbers of an assignment; raise GpuUnavailable if they are not a list of whole numbers."""
+def gpu_numbers(gpus: object) -> List[int]:
+    """Return the GPU numbers of an assignment; raise InvalidAssignment if they are not a list of whole numbers."""
     if not isinstance(gpus, list) or not all(isinstance(it, int) and not isinstance(it, bool) for it in gpus):
-        raise GpuUnavailable("its GPUs are no list of numbers")
+        raise InvalidAssignment("the field gpus of its assignment is not a list of whole numbers")
     return gpus

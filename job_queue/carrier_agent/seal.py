@@ -1,11 +1,12 @@
 """Cryptography of the messages between the queue and an agent: RSA signatures, key agreement, and encryption.
 
-`adapters/carriers/mailbox.py` makes the signed orders. This module uses only the standard library.
+`mailbox.py` defines the messages. `adapters/carriers/mailbox.py` signs the queue's orders (assign or stop a member).
+This module uses only the standard library.
 
-The agent verifies RSA signatures of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256). Queue and agent agree on
-a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). Two keys are derived
-from the agreed key: one encrypts requests (HMAC-SHA256 in counter mode), and one authenticates the encrypted requests
-and the reports (HMAC-SHA256).
+The agent verifies the signatures of orders, by an RSA key of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256).
+Queue and agent agree on a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256
+bits). Two keys are derived from the agreed key. One encrypts the request inside an assignment (HMAC-SHA256 in counter
+mode). The other one authenticates these encrypted requests and the agent's reports (HMAC-SHA256).
 """
 
 import base64
@@ -23,20 +24,21 @@ PRIME = int(
     "3995497cea956ae515d2261898fa051015728e5a8aacaa68ffffffffffffffff",
     16,
 )
-_SHA256 = bytes.fromhex("3031300d060960864801650304020105000420")  # DigestInfo of RFC 8017, section 9.2
-_NONCE, _MAC = 16, 32  # bytes
-_PADDING = 11  # bytes of the shortest padding
+_DIGEST_INFO_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")  # for SHA-256: RFC 8017, section 9.2
+_NONCE_BYTES, _MAC_BYTES = 16, 32
+_PADDING_BYTES = 11  # of the shortest padding
 
 
 def padded(message: bytes, length: int) -> bytes:
-    """Return the encoded message of RFC 8017, section 9.2, which an RSA signature of `length` bytes contains.
+    """Encode a message by EMSA-PKCS1-v1_5 with SHA-256 (RFC 8017, section 9.2).
 
+    :param length: bytes of the modulus, and so of the signature.
     :raises ValueError: the modulus is too short for a SHA-256 digest.
     """
-    digest = _SHA256 + hashlib.sha256(message).digest()
-    if length < len(digest) + _PADDING:
+    digest_info = _DIGEST_INFO_PREFIX + hashlib.sha256(message).digest()
+    if length < len(digest_info) + _PADDING_BYTES:
         raise ValueError("the modulus is too short")
-    return b"\x00\x01" + b"\xff" * (length - len(digest) - 3) + b"\x00" + digest
+    return b"\x00\x01" + b"\xff" * (length - len(digest_info) - 3) + b"\x00" + digest_info
 
 
 def is_signed(message: bytes, signature: bytes, modulus: int) -> bool:
@@ -74,7 +76,7 @@ def shared_key(private: int, public: int, context: str) -> bytes:
 
 def sealed(key: bytes, text: bytes, context: str) -> str:
     """Encrypt a text and authenticate it together with its context. Return base64."""
-    nonce = secrets.token_bytes(_NONCE)
+    nonce = secrets.token_bytes(_NONCE_BYTES)
     hidden = _xor(text, _stream(key, nonce, len(text)))
     return base64.b64encode(nonce + hidden + _mac(key, context, nonce + hidden)).decode()
 
@@ -82,10 +84,10 @@ def sealed(key: bytes, text: bytes, context: str) -> str:
 def opened(key: bytes, message: str, context: str) -> bytes:
     """Decrypt a text. Raise ValueError if the text was not sealed with this key and this context."""
     content = base64.b64decode(message.encode(), validate=True)
-    body, mac = content[:-_MAC], content[-_MAC:]
-    if len(body) < _NONCE or not hmac.compare_digest(mac, _mac(key, context, body)):
+    body, mac = content[:-_MAC_BYTES], content[-_MAC_BYTES:]
+    if len(body) < _NONCE_BYTES or not hmac.compare_digest(mac, _mac(key, context, body)):
         raise ValueError("the message was changed, or is for another agent")
-    return _xor(body[_NONCE:], _stream(key, body[:_NONCE], len(body) - _NONCE))
+    return _xor(body[_NONCE_BYTES:], _stream(key, body[:_NONCE_BYTES], len(body) - _NONCE_BYTES))
 
 
 def authentication(key: bytes, text: str, context: str) -> str:

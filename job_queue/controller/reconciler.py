@@ -136,8 +136,8 @@ class Reconciler(ControllerPart):
         if reported.ended and reported.keep_alive:  # the instances may be kept warm
             return self.examine(reported.name, reported, _LogReads(1), site) or resumed
         if reported.ended:
-            current = None if resumed else prefetched
-            has_recorded_end = reported.of_queue and self.apply_end(reported, current, _LogReads(1))
+            valid = None if resumed else prefetched  # the end of a backoff has changed the metadata
+            has_recorded_end = reported.of_queue and self.apply_end(reported, valid, _LogReads(1))
             return has_recorded_end or self._recheck_external(reported) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             self._note_stage(reported)

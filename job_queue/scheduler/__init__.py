@@ -134,7 +134,6 @@ __all__ = [
     "WaitingJob",
     "WhatIf",
     "WhatIfOutcome",
-    "time_text",
     "duration",
     "group_limits",
     "group_of",
@@ -154,5 +153,6 @@ __all__ = [
     "sentence",
     "shown",
     "stopping_drain",
+    "time_text",
     "waiting_order",
 ]

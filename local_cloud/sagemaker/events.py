@@ -73,23 +73,23 @@ def _milliseconds(seconds: float) -> int:
 class RuleTargets:
     """Delivery of events to the targets of every enabled rule that matches: Lambda functions, SQS queues and buses.
 
-    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, no queue
-    receives events.
-
+    :param eventbridge: a boto3 client.
+    :param lambda_: a boto3 client of Lambda.
+    :param sqs: a boto3 client. Without it, events for SQS queues are dropped with a warning.
     :param buses: the event buses of other sites: for each ARN a function that gets the event and the target. If the
         function raises PermissionError, the event goes to the target's dead-letter queue.
     """
 
     def __init__(
         self,
-        events: Any,
-        functions: Any,
-        queues: Any = None,
+        eventbridge: Any,
+        lambda_: Any,
+        sqs: Any = None,
         buses: Mapping[str, Callable[[Event, Target], None]] | None = None,
     ) -> None:
-        self._events = events
-        self._functions = functions
-        self._queues = queues
+        self._eventbridge = eventbridge
+        self._lambda = lambda_
+        self._sqs = sqs
         self._buses = buses or {}
         self._rules: list[tuple[str, list[Target]]] = []
         self._read_at = float("-inf")
@@ -98,13 +98,13 @@ class RuleTargets:
         """Call the targets of all matching rules. If a target fails, log the error and call the other targets."""
         text = json.dumps(event)
         for pattern, targets in self._current_rules():
-            if self._events.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:
+            if self._eventbridge.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:
                 for target in targets:
                     self._call(target, event, text)
 
     def _call(self, target: Target, event: Event, text: str) -> None:
         forward = self._buses.get(target["Arn"])
-        is_queue = ":sqs:" in target["Arn"] and self._queues is not None
+        is_queue = ":sqs:" in target["Arn"] and self._sqs is not None
         if ":lambda:" not in target["Arn"] and not is_queue and forward is None:
             _log.warning("The local cloud does not deliver SageMaker's events to %s", target["Arn"])
             return
@@ -115,23 +115,21 @@ class RuleTargets:
             if is_queue:
                 self._send(target["Arn"], target.get("Input", text))
                 return
-            self._functions.invoke(
-                FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text)
-            )
+            self._lambda.invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text))
         except Exception as error:
             _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
-            if isinstance(error, PermissionError) and self._queues and "DeadLetterConfig" in target:
+            if isinstance(error, PermissionError) and self._sqs and "DeadLetterConfig" in target:
                 self._send(target["DeadLetterConfig"]["Arn"], text)
 
     def _send(self, queue_arn: str, text: str) -> None:
-        url = self._queues.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
-        self._queues.send_message(QueueUrl=url, MessageBody=text)
+        url = self._sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        self._sqs.send_message(QueueUrl=url, MessageBody=text)
 
     def _current_rules(self) -> list[tuple[str, list[Target]]]:
         if time.monotonic() - self._read_at > RULE_CACHE_SECONDS:
             self._rules = [
-                (rule["EventPattern"], self._events.list_targets_by_rule(Rule=rule["Name"])["Targets"])
-                for rule in self._events.list_rules()["Rules"]
+                (rule["EventPattern"], self._eventbridge.list_targets_by_rule(Rule=rule["Name"])["Targets"])
+                for rule in self._eventbridge.list_rules()["Rules"]
                 if rule.get("State") == "ENABLED" and rule.get("EventPattern")
             ]
             self._read_at = time.monotonic()

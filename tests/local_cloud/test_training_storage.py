@@ -20,7 +20,7 @@ class Bucket(Storage):
         self.put_names: list[str] = []
         self._meanwhile = meanwhile
 
-    def put(self, path: Path, uri: str) -> None:
+    def upload_changing(self, path: Path, uri: str) -> None:
         self.put_names.append(uri.removeprefix("s3://bucket/"))
         self._meanwhile(path)
 

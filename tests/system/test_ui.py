@@ -122,12 +122,12 @@ def test_an_empty_queue_teaches(page: Page, system: System) -> None:
 def test_the_fleet_shows_who_has_what(page: Page, system: System) -> None:
     for name in ("a1", "a2"):
         submit(system, name)
-        cell(page, name, "holds").get_by_text("1 p5").wait_for()  # otherwise the page learns of its end in a minute
+        cell(page, name, "instances").get_by_text("1 p5").wait_for()  # otherwise the page learns of its end in a minute
         system.wait_state(name, "running")
     submit(system, "urgent", project="nlp", priority=5)
     system.wait_state("urgent", "running")
 
-    cell(page, "urgent", "holds").get_by_text("1 p5").wait_for()
+    cell(page, "urgent", "instances").get_by_text("1 p5").wait_for()
     shows(page, "2 of 2 instances in use, 0 free")
     hovers = until(lambda: _with(_hovers(page), "urgent", "preempted for urgent"))
     assert any("running, 1 instance of p5" in hover for hover in hovers)
@@ -276,7 +276,7 @@ def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) ->
     submit(system, "stays", project="nlp", preemptible="false")
     for name in ("moves", "stays"):
         system.wait_state(name, "running")
-        cell(page, name, "holds").get_by_text("1 p5").wait_for()
+        cell(page, name, "instances").get_by_text("1 p5").wait_for()
     page.get_by_role("button", name="Drain p5", exact=True).click()
     shows(page, "For the jobs that run now: 1 job is stopped and waits again, 1 job runs to its end.")
     page.get_by_label("From").fill("soon")

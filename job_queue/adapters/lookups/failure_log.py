@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LAST_SECONDS = 300  # period before the attempt's end whose lines are read
 FEW_SECONDS = 15  # period before the end that the last call reads, if `LAST_SECONDS` has too many lines
 MOST_CALLS = 4  # a call returns at most 1 MB
-SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is recorded only afterwards
+SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is recorded after the look-up
 MOST_LINES = 2000
 MOST_CHARACTERS = 2000  # of a line
 
@@ -35,15 +35,18 @@ class FailureLog:
         self._client_at = client_at
         self._clock = clock
 
-    def __call__(self, attempt: str, carrier: str | None, ended: float, site: Site | None = None) -> list[LoggedLine]:
-        """Return the last lines of an attempt; an empty list if the log cannot be read. An error is only logged.
+    def __call__(
+        self, attempt: str, carrier_attempt: str | None, ended: float, site: Site | None = None
+    ) -> list[LoggedLine]:
+        """Return the last lines of an attempt, as far as they could be read. An error is only logged.
 
         CloudWatch returns the earliest lines first. If `MOST_CALLS` - 1 calls do not reach the end of the log, the last
-        call reads only the lines of the last `FEW_SECONDS`. These lines replace the earlier lines.
+        call reads only the lines of the last `FEW_SECONDS`. If there are any, they replace the earlier lines. The last
+        call is left out if `SECONDS` have passed.
 
         :param attempt: the attempt's name. In a carrier's log, the lines of a member's attempt begin with its name.
-        :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own
-            log.
+        :param carrier_attempt: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its
+            own log.
         :param ended: epoch seconds at which the attempt ended.
         :param site: the site of the attempt; None: the home site.
         """
@@ -51,10 +54,10 @@ class FailureLog:
         found: deque[LoggedLine] = deque(maxlen=MOST_LINES)
         try:
             client = self._client_at(site)
-            has_more = self._read(client, attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
+            has_more = self._read(client, attempt, carrier_attempt, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
             if has_more and self._has_time(began):
                 latest: deque[LoggedLine] = deque(maxlen=MOST_LINES)
-                self._read(client, attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
+                self._read(client, attempt, carrier_attempt, ended - FEW_SECONDS, 1, began, latest)
                 found = latest or found
         except (BotoCoreError, ClientError, Unavailable) as error:
             log.warning("log of a failed attempt not read", attempt=attempt, why=str(error.__cause__ or error))
@@ -67,19 +70,19 @@ class FailureLog:
         self,
         client: "CloudWatchLogsClient",
         attempt: str,
-        carrier: str | None,
+        carrier_attempt: str | None,
         since: float,
         calls: int,
         began: float,
         found: deque[LoggedLine],
     ) -> bool:
         """Add the lines since a time to `found`. Return whether there are more lines."""
-        prefix = f"{attempt}| " if carrier else ""
+        prefix = f"{attempt}| " if carrier_attempt else ""
         request: FilterLogEventsRequestTypeDef = {"startTime": max(0, int(since * 1000))}
         if prefix:
             request["filterPattern"] = f'"{prefix}"'
         has_more = False
-        for page in log_pages(client, carrier or attempt, calls, request):
+        for page in log_pages(client, carrier_attempt or attempt, calls, request):
             for event in page.events:
                 if (message := event.get("message", "")).startswith(prefix):
                     text = message.removeprefix(prefix)[:MOST_CHARACTERS].rstrip("\r\n")

@@ -428,12 +428,12 @@ def _carriers_to_close(snapshot: Snapshot, decided: Plan, packing: Packing) -> t
     for slots in decided.reservations.values():
         wanted.update(slots)
     keep: Mapping[str, float] = {pool.name: pool.keep_warm or 0.0 for pool in snapshot.policy.pools}
-    closes = []
+    to_close = []
     for carrier in sorted(empty, key=lambda it: (_empty_since(it), it.name)):
         if wanted[carrier.pool] > free[carrier.pool] or snapshot.now - _empty_since(carrier) >= keep[carrier.pool]:
-            closes.append(carrier.name)
+            to_close.append(carrier.name)
             free[carrier.pool] += 1
-    return tuple(closes)
+    return tuple(to_close)
 
 
 def _empty_since(carrier: Carrier) -> float:

@@ -1,6 +1,7 @@
 """Files between S3 and a job's folders as SageMaker transfers them: input channels, checkpoints, artifacts.
 
-The agent of a carrier has separate code for the same transfers, so that one error does not affect both.
+The agent of a carrier (job_queue/carrier_agent) has separate code for the same transfers. If both shared code, tests
+could not notice its errors.
 """
 
 import json
@@ -10,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
@@ -18,12 +19,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local_cloud.sagemaker.job_processes.failures import unable_to_download
 
-UNSETTLED = 0.05  # seconds; a second change of a file within this time may leave its time stamp unchanged
+UNSETTLED = 0.05  # seconds; two writes to a file within this time may leave the same time of modification
 
-_Signature = tuple[int, int, int]
+_OTHER_REGION_CODES = ("PermanentRedirect", "301")  # of an answer for a bucket in another region
 
 
-_OTHER_REGION = ("PermanentRedirect", "301")  # the codes of an answer for a bucket of another region
+class _FileState(NamedTuple):
+    """What a change of a file changes."""
+
+    modified_ns: int
+    size: int
+    inode: int
 
 
 class TransferError(Exception):
@@ -33,10 +39,10 @@ class TransferError(Exception):
 def stay_in_region(client: Any) -> None:
     """Make an S3 client refuse buckets of other regions, as SageMaker does, instead of following S3's redirection."""
 
-    def forbid(context: dict[str, Any], **_: Any) -> None:
-        context.get("s3_redirect", {})["redirected"] = True  # botocore follows one redirection only
+    def mark_as_redirected(context: dict[str, Any], **_: Any) -> None:
+        context.get("s3_redirect", {})["redirected"] = True  # botocore follows at most one redirection of a call
 
-    client.meta.events.register("before-call.s3", forbid)
+    client.meta.events.register("before-call.s3", mark_as_redirected)
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -75,7 +81,7 @@ class Storage:
         With ShardedByS3Key, only the objects of the given shard are downloaded.
         """
         uri = source["S3Uri"]
-        files = self._manifest(uri) if source["S3DataType"] == "ManifestFile" else self._prefix(uri)
+        files = self._files_of_manifest(uri) if source["S3DataType"] == "ManifestFile" else self._files_below(uri)
         if not files:
             raise TransferError(f"Data download failed:no object in S3 matches {uri}")
         if source.get("S3DataDistributionType") == "ShardedByS3Key":
@@ -94,13 +100,16 @@ class Storage:
             written.append(path)
         return written
 
-    def put(self, path: Path, uri: str) -> None:
-        """Upload a file that may be changing. The whole file is read first, so that its length stays the same."""
+    def upload_changing(self, path: Path, uri: str) -> None:
+        """Upload a file that may be changing. The whole file is read first, so that its length stays the same.
+
+        :raises FileNotFoundError: the file has been removed.
+        """
         bucket, key = split_uri(uri)
         try:
             self._client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
         except (BotoCoreError, ClientError) as error:
-            raise TransferError(_upload_failed(uri, error)) from error
+            raise TransferError(_upload_error_text(uri, error)) from error
 
     def upload(self, path: Path, uri: str) -> None:
         """Upload a file of any size that does not change any more."""
@@ -108,7 +117,7 @@ class Storage:
         try:
             self._client.upload_file(str(path), bucket, key, Config=TransferConfig(use_threads=False))
         except (BotoCoreError, ClientError, Boto3Error) as error:
-            raise TransferError(_upload_failed(uri, error)) from error
+            raise TransferError(_upload_error_text(uri, error)) from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
         """Upload the content of the folders as one .tar.gz.
@@ -131,7 +140,8 @@ class Storage:
             if path.is_file():
                 self.upload(path, f"{uri.rstrip('/')}/{relative}")
 
-    def _prefix(self, uri: str) -> list[tuple[str, str]]:
+    def _files_below(self, uri: str) -> list[tuple[str, str]]:
+        """Return the address and the path in the channel of each object that the prefix selects."""
         bucket, prefix = split_uri(uri)
         keys = self._keys(bucket, prefix)
         folder = prefix.rstrip("/") + "/"
@@ -139,7 +149,8 @@ class Storage:
         base = folder if prefix and all(key.startswith(folder) for key in keys) else prefix.rpartition("/")[0] + "/"
         return [(f"s3://{bucket}/{key}", key.removeprefix(base.lstrip("/"))) for key in keys]
 
-    def _manifest(self, uri: str) -> list[tuple[str, str]]:
+    def _files_of_manifest(self, uri: str) -> list[tuple[str, str]]:
+        """Return the address and the path in the channel of each object that a manifest names."""
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             self.download(uri, Path(folder) / "manifest")
             text = (Path(folder) / "manifest").read_text()
@@ -172,28 +183,28 @@ class CheckpointSync:
         self._folders = folders
         self._uri = uri.rstrip("/")
         self._clock = clock
-        self._sent: dict[Path, _Signature] = {}
+        self._sent: dict[Path, _FileState] = {}
 
     def restore(self) -> None:
         """Download the checkpoints of earlier attempts into the folder of every instance."""
         first, *others = self._folders
         for path in self._storage.download_folder(self._uri, first):
-            self._sent[path] = _signature(path)
+            self._sent[path] = _state_of(path)
             for folder in others:
                 copy = folder / path.relative_to(first)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                self._sent[copy] = _signature(shutil.copyfile(path, copy))
+                self._sent[copy] = _state_of(shutil.copyfile(path, copy))
 
     def sync(self) -> None:
         """Copy new and changed files. A file that changes during the copy is copied again the next time."""
         for path, name in self._by_age():
             try:
-                before = _signature(path)
+                before = _state_of(path)
                 if self._sent.get(path) == before:
                     continue
-                self._storage.put(path, f"{self._uri}/{name}")
-                settled = abs(self._clock() - before[0] / 1e9) > UNSETTLED
-                if settled and _signature(path) == before:
+                self._storage.upload_changing(path, f"{self._uri}/{name}")
+                settled = abs(self._clock() - before.modified_ns / 1e9) > UNSETTLED
+                if settled and _state_of(path) == before:
                     self._sent[path] = before
             except FileNotFoundError:  # the script has removed the file, as scripts do with temporary files
                 continue
@@ -214,18 +225,21 @@ class CheckpointSync:
         return [(path, name) for _, path, name in sorted(aged)]
 
 
-def _upload_failed(uri: str, error: Exception) -> str:
-    """Return SageMaker's words for a failed upload. Source: aws/amazon-sagemaker-examples issue 3881."""
+def _upload_error_text(uri: str, error: Exception) -> str:
+    """Return the reason of a failed upload. For a bucket in another region it is SageMaker's own text.
+
+    Source: aws/amazon-sagemaker-examples issue 3881.
+    """
     code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
-    if code in _OTHER_REGION or any(f"({code})" in str(error) for code in _OTHER_REGION):
+    if code in _OTHER_REGION_CODES or any(f"({code})" in str(error) for code in _OTHER_REGION_CODES):
         reason = "BucketRegionError: bucket must be in the same region as the job"
         return f"Artifact upload failed:Unable to upload file to {uri} ({reason})"
     return f"Artifact upload failed:{uri}: {error}"
 
 
-def _signature(path: Path) -> _Signature:
+def _state_of(path: Path) -> _FileState:
     status = path.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return _FileState(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _merged(folders: Iterable[Path]) -> dict[Path, Path]:

@@ -73,8 +73,32 @@ def test_who_an_owner_is_can_be_seen_by_the_arn(caller: str, status: str, told: 
         ([statement(condition=NAMED)], OK),
         ([statement(condition={"StringEquals": {"sts:SourceIdentity": "${aws:username}"}})], WARNED),
         ([statement("STS:assume*", condition={"stringlike": {"STS:rolesessionname": ["${aws:SourceIdentity}"]}})], OK),
-        ([statement(condition={"StringLike": {"sts:RoleSessionName": "*@example.org"}})], WARNED),
-        ([statement(condition={"StringEquals": {"sts:RoleSessionName": ["ann", "${aws:username}"]}})], WARNED),
+        *(
+            ([statement(condition={"StringLike": {"sts:RoleSessionName": names}})], WARNED)
+            for names in (
+                "*@example.org",
+                ["ann", "${aws:username}"],
+                "${aws:username}*",
+                "${aws:username, 'ann'}",
+                "${sts:RoleSessionName}",
+                "${aws:PrincipalTag/team}",
+                "${aws:PrincipalAccount}",
+            )
+        ),
+        *(
+            ([statement(condition=NAMED, principal={"AWS": accounts})], WARNED)
+            for accounts in ("*", "210987654321", ["arn:aws:iam::123456789012:root", "arn:aws:iam::210987654321:root"])
+        ),
+        ([statement(condition=NAMED, principal={"AWS": ["123456789012", "arn:aws:iam::123456789012:user/bob"]})], OK),
+        *(
+            ([statement(condition=NAMED), statement(action, principal={"Federated": "accounts.google.com"})], expected)
+            for action, expected in (
+                ("sts:AssumeRoleWithWebIdentity", WARNED),
+                ("sts:*", WARNED),
+                ("sts:AssumeRoleWithSAML", OK),
+            )
+        ),
+        ([statement(condition=NAMED, principal="*")], WARNED),
         ([statement(condition={"StringLike": {"sts:RoleSessionName": ["ann", "*"]}})], WARNED),
         ([statement(condition={"StringNotLike": {"sts:RoleSessionName": "root"}})], WARNED),
         ([statement(condition={"StringEqualsIfExists": {"sts:RoleSessionName": "${aws:username}"}})], WARNED),
@@ -108,4 +132,4 @@ def test_where_nobody_may_read_it_the_warning_says_so(iam: ScriptedServer, known
     iam.always_answers(403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>")
     finding = check_identity(ANN, session() if known else None)
     assert finding.status == WARNED
-    assert "you may not read its limits" in finding.message
+    assert "you may not read the role's trust policy" in finding.message

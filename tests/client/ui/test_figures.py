@@ -190,7 +190,7 @@ def test_the_card_of_a_pool_says_why_it_backs_off() -> None:
     for pause, said in (
         (Pause("p5", until=until, quota_lag=late), late[:-1]),
         (Pause("p5", until=until, at_fault="The plan has expired."), "SageMaker refuses: The plan has expired"),
-        (Pause("p5", until=until, unreachable=True), "its region does not respond"),
+        (Pause("p5", until=until, unreachable=True), "its region or account does not respond"),
         (Pause("p5", until=until), "SageMaker had no instances"),
     ):
         view = View(NOW, QueueStatus((pool,), pauses=(pause,)), (), (), Identity("ann"))

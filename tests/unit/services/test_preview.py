@@ -387,13 +387,13 @@ def test_what_is_known_of_a_job_counts_more_than_its_limit() -> None:
         return ForecastInput(cluster.snapshot(now), {"job0": (1800.0,)})
 
     api = busy()
-    inputs = service(api, read_forecast_input=known).of_capacity({"p5": 4}, 8 * HOUR).comparison
-    (vision,) = [it for it in inputs.projects if it.waiting]
+    comparison = service(api, read_forecast_input=known).of_capacity({"p5": 4}, 8 * HOUR).comparison
+    (vision,) = [it for it in comparison.projects if it.waiting]
     assert vision.wait_before == pytest.approx((1800 + 2 * HOUR + 180) / 2, abs=60)
 
 
 def test_runtimes_that_are_expected_count_under_the_other_policy_too() -> None:
-    """Shortest first: what is known of runtimes is in the inputs alone."""
+    """Shortest first: only the inputs have the expected runtimes."""
     api = busy(4)
     for name in ("long", "short"):
         api.queue.now += 1

@@ -70,7 +70,7 @@ def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[s
             if len(jobs.ended) >= _MOST_CACHED:
                 jobs.ended = {}
             jobs.ended[name] = described and {
-                key: described[key] for key in combined_attempts.USED_MEMBERS if key in described
+                key: described[key] for key in combined_attempts.USED_FIELDS if key in described
             }
         known[attempt.attempt] = jobs.ended.get(name)
     return known

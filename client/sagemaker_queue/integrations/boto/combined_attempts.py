@@ -1,7 +1,8 @@
 """Combine the attempts of a job into the times and secondary statuses of a single training job.
 
-For an attempt that SageMaker knows, SageMaker's description is used. For other attempts, the queue's record is used,
-except that an attempt whose training job was deleted counts 0 seconds.
+For an attempt that SageMaker describes, SageMaker's description is used. An attempt on a shared instance has no
+training job of its own: the queue's record gives its training seconds, and it has no billable seconds. An attempt whose
+training job was deleted counts 0 seconds. For attempts that were not read from SageMaker, the queue's record is used.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Description = dict[str, Any]
 AttemptDescriptions = Mapping[int, Optional[Mapping[str, Any]]]
 """SageMaker's descriptions of attempts by number. None: SageMaker does not know the attempt. No entry: not read."""
 
-USED_MEMBERS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
-"""The members of descriptions that this module uses."""
+USED_FIELDS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
+"""The fields of descriptions that this module reads."""
 
 ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
 SECONDARY = {
@@ -34,52 +35,51 @@ _END_STATUSES = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRun
 _Stage = tuple[str, Optional[datetime], str]
 
 
-def times(job: JobDetail, known: AttemptDescriptions) -> Description:
+def times(job: JobDetail, descriptions: AttemptDescriptions) -> Description:
     """Return the earliest start of training, and the sums of the attempts' training seconds and billable seconds."""
-    starts = [
-        described["TrainingStartTime"] for described in known.values() if described and "TrainingStartTime" in described
-    ]
-    unknown = [attempt for attempt in job.attempts if known.get(attempt.attempt) is None]
-    starts += [it.started for it in unknown if it.started and (_seconds(it) > 0 or it.carrier)]
+    starts = [it["TrainingStartTime"] for it in descriptions.values() if it is not None and "TrainingStartTime" in it]
+    undescribed = [attempt for attempt in job.attempts if descriptions.get(attempt.attempt) is None]
+    starts += [it.started for it in undescribed if it.started and (_seconds(it) > 0 or it.carrier)]
     answer: Description = {}
     if starts:
         answer["TrainingStartTime"] = min(starts)
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
-        seconds = [described[measure] for described in known.values() if described and measure in described]
-        # For attempts that were not read from SageMaker, use the queue's record. Deleted training jobs count 0 seconds.
-        seconds += [_seconds(it) for it in job.attempts if it.attempt not in known and it.ended]
-        if measure == "TrainingTimeInSeconds":  # attempts on a shared instance have no billable time of their own
-            seconds += [_seconds(it) for it in unknown if it.attempt in known and it.carrier and it.ended]
+        seconds = [it[measure] for it in descriptions.values() if it is not None and measure in it]
+        for attempt in undescribed:
+            is_deleted = attempt.attempt in descriptions  # or on a shared instance
+            is_counted = measure == "TrainingTimeInSeconds" if attempt.carrier else not is_deleted
+            if attempt.ended and is_counted:
+                seconds.append(_seconds(attempt))
         if seconds:
             answer[measure] = sum(seconds)
     return answer
 
 
 def transitions_of_attempts(
-    job: JobDetail, known: AttemptDescriptions, present: Mapping[str, Any]
+    job: JobDetail, descriptions: AttemptDescriptions, present: Mapping[str, Any]
 ) -> list[Description]:
     """Return the secondary statuses of all attempts. The present attempt's statuses come last."""
     past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
-    stages = _stages(past, {number: described for number, described in known.items() if number != job.attempt})
+    stages = _stages(past, {number: described for number, described in descriptions.items() if number != job.attempt})
     own = present.get("SecondaryStatusTransitions", [])
     stages += [(it["Status"], it["StartTime"], it.get("StatusMessage", "")) for it in own]
     return _written(stages, own[-1].get("EndTime") if own else None)
 
 
-def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[Description]:
+def transitions_of_record(job: JobDetail, descriptions: AttemptDescriptions) -> list[Description]:
     """Return the secondary statuses of a job. The last one is the job's present state, from the queue's record."""
     past = list(job.history)
     message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":
         cause = past.pop().cause
         message = message if job.waits or cause in message else f"{message}: {cause}"
-    stages = _stages(past, known)
+    stages = _stages(past, descriptions)
     now = "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
     stages.append((now, job.state_since or job.entry_time, message))
     return _written(stages, job.state_since if job.finished else None)
 
 
-def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
+def _stages(past: Any, descriptions: AttemptDescriptions) -> list[_Stage]:
     """Return the stages of the history. For attempts that SageMaker knows, use SageMaker's statuses.
 
     Leave out the statuses at the end of an attempt, since the job continues.
@@ -87,7 +87,7 @@ def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
     stages: list[_Stage] = []
     inserted: set[int] = set()
     for transition in past:
-        described = known.get(transition.attempt) if transition.attempt is not None else None
+        described = descriptions.get(transition.attempt) if transition.attempt is not None else None
         if described is None or transition.state in WAITING:
             stages.append((SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause))
             continue

@@ -66,7 +66,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
             sentence = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
             yield Part(f"{sentence}\nSageMaker: {pause.at_fault}")
         elif pause.unreachable:
-            yield Part(f"Pool {pause.pool} backs off: its region does not respond; {tried}.")
+            yield Part(f"Pool {pause.pool} backs off: its region or account does not respond; {tried}.")
         else:
             yield Part(
                 f"Pool {_paused_pool(pause)} waits for the quota of jobs that have ended; {tried}.\n{pause.quota_lag}"

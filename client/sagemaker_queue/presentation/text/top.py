@@ -186,7 +186,7 @@ def _pause(pause: Pause) -> str:
     if pause.at_fault:
         return f"{pause.pool} backs off{until}: SageMaker refuses what its policy puts into requests (smq status)."
     if pause.unreachable:
-        return f"{pause.pool} backs off{until}: its region does not respond."
+        return f"{pause.pool} backs off{until}: its region or account does not respond."
     if pause.quota_lag:
         return f"{pause.pool} waits{until}: {pause.quota_lag}"
     return f"{pause.pool} backs off{until}: SageMaker had no instances (jobs of {pause.instances} or more wait)."

@@ -50,7 +50,7 @@ def fleet_page(tab: Tab) -> None:
             {"field": "state", "headerName": "State"},
             {"field": "project", "headerName": "Project"},
             {"field": "owner", "headerName": "Owner"},
-            {"field": "holds", "headerName": "Holds"},
+            {"field": "instances", "headerName": "Instances"},
             time_column("since", "For", "for"),
             time_column("ends", "Expected end"),
         ],
@@ -63,7 +63,7 @@ def fleet_page(tab: Tab) -> None:
         with empty:
             getting_started(view)
         cards = [(pool, tuple(_remarks(pool, view, view.at))) for pool in view.status.pools]
-        if cards != shown_cards:  # otherwise every view would take the keyboard focus from the buttons
+        if cards != shown_cards:  # otherwise every refresh would take the keyboard focus from the buttons
             shown_cards[:] = cards
             pools.clear()
             with pools:
@@ -88,7 +88,8 @@ def _pool_card(pool: PoolStatus, remarks: Sequence[str], drains: DrainButtons) -
         if site := site_text(pool.region, pool.account):
             ui.label(site).classes("text-sm smq-faint")
         ui.linear_progress(busy / pool.capacity if pool.capacity else 0, show_value=False, size="10px").classes("my-2")
-        ui.label(f"{busy} of {amount(pool.capacity, 'instance')} in use, {pool.free} free")
+        of_capacity = f" of {amount(pool.capacity, 'instance')} in use, {pool.free} free"
+        ui.label(f"{busy}{of_capacity}" if pool.capacity else f"{amount(busy, 'instance')} in use, no job starts here")
         for remark in remarks:
             ui.label(visible(remark)).classes("text-sm").style("max-width: 420px; overflow-wrap: anywhere")
         drains.add(pool)
@@ -97,13 +98,13 @@ def _pool_card(pool: PoolStatus, remarks: Sequence[str], drains: DrainButtons) -
 def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     remarks = []
     if pool.gpus is not None:
-        remarks.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use by jobs that share instances")
+        remarks.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use")
     if pool.external:
-        remarks.append(f"{pool.external} used by jobs outside the queue")
+        remarks.append(f"{amount(pool.external, 'instance')} used by jobs outside the queue")
     if pool.stopping:
-        remarks.append(f"{pool.stopping} being freed")
+        remarks.append(f"{amount(pool.stopping, 'instance')} being freed")
     if pool.warm:
-        remarks.append(f"{pool.warm} kept warm")
+        remarks.append(f"{amount(pool.warm, 'instance')} kept warm")
     if pool.drain is not None:
         remarks += drain_remarks(pool.drain, jobs_in(pool, view.live))
     if pool.training_plan:
@@ -119,11 +120,11 @@ def _backoff_reason(pause: Pause) -> str:
     if pause.at_fault:
         return f"SageMaker refuses: {pause.at_fault.rstrip('.')}"
     if pause.unreachable:
-        return "its region does not respond"
+        return "its region or account does not respond"
     return (pause.quota_lag or "SageMaker had no instances").rstrip(".")
 
 
-def _held_instances(job: JobSummary) -> str:
+def _instances_text(job: JobSummary) -> str:
     if job.gpus is not None:
         return f"{gpus(job.gpus)} of a shared instance"
     slots = ", ".join(f"{count} {pool}" for pool, count in job.slots.items())
@@ -133,7 +134,7 @@ def _held_instances(job: JobSummary) -> str:
 def _row(job: JobSummary) -> dict[str, object]:
     return {
         **job_cells(job),
-        "holds": _held_instances(job),
+        "instances": _instances_text(job),
         "since": seconds(job.started or job.state_since),
         "ends": seconds(job.expected_end),
         "endsHow": "in" if job.expected_end else "within a minute" if is_not_estimated_yet(job) else "unknown",

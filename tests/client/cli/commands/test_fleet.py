@@ -76,7 +76,7 @@ default (ml.g5.xlarge)  1 or more             1
 Pool plan backs off: check its settings in the policy; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker: ValidationException: The plan has expired.
 
-Pool ohio backs off: its region does not respond; the next job is tried at 2026-11-21 10:05:30 UTC.
+Pool ohio backs off: its region or account does not respond; the next job is tried at 2026-11-21 10:05:30 UTC.
 
 Pool late (ml.g5.xlarge) waits for the quota of jobs that have ended; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker still counts 8 of 8 instances of ml.g5.xlarge as in use, and the queue knows of 0.

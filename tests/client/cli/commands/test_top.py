@@ -191,7 +191,7 @@ class TestOnce:
         server.answers(200, status(0, pauses=[{"pool": "p5", "until": "2026-11-21T10:05:30Z", "unreachable": True}]))
         assert main(["top", "--once"]) == 0
         out = capsys.readouterr().out
-        assert "p5 backs off until 10:05:30 UTC: its region does not respond." in out
+        assert "p5 backs off until 10:05:30 UTC: its region or account does not respond." in out
         assert "had no instances" not in out
 
     def test_a_pool_that_waits_for_quota_does_not_lack_instances(
