@@ -76,7 +76,7 @@ class JobConditions:
 
 names_argument = _names_argument(
     metavar="NAME",
-    help="list only jobs with these names; * and ? stand for any letters (put the pattern in quotes)",
+    help="list only jobs with these names; * stands for any characters, ? for one (put the pattern in quotes)",
 )
 filter_options = (
     flag("--mine", exclusive_group="owner", help="only your own jobs, by your AWS credentials"),

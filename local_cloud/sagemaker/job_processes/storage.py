@@ -25,7 +25,7 @@ _OTHER_REGION_CODES = ("PermanentRedirect", "301")  # of an answer for a bucket 
 
 
 class _FileState(NamedTuple):
-    """What a change of a file changes."""
+    """The attributes of a file by which a change is noticed."""
 
     modified_ns: int
     size: int

@@ -160,7 +160,7 @@ def requeue(queue: QueueClient, jobs: JobSet) -> int:
     examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep --yes"],
 )
 @job_set_arguments
-@flag("--yes", help="do not ask for confirmation; without a terminal there is no question")
+@flag("--yes", help="do not ask for confirmation; without a terminal, the command never asks")
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
     """Cancel jobs. Without ``--yes``, ask before several jobs are cancelled, if a user can answer."""

@@ -49,9 +49,10 @@ def _columns(text: str) -> tuple[str, ...]:
     "ls",
     help="list jobs",
     description="List the live jobs, or the jobs in other states. A job is listed if it meets all conditions. "
-    "Separate several values with commas; * and ? stand for any letters. On a terminal, the columns are "
-    "those of the profile (smq config set columns job,state,reason), or as many of "
-    f"{','.join(TERMINAL_COLUMNS)} as fit. Otherwise the columns are {','.join(BASIC_COLUMNS)}.",
+    "Options take several values, separated by commas; * stands for any characters, ? for one. On a terminal, the "
+    "columns are those of the profile (smq config set columns job,state,reason), or as many of "
+    f"{','.join(TERMINAL_COLUMNS)} as fit, with project if the jobs have several projects. Otherwise the columns are "
+    f"{','.join(BASIC_COLUMNS)}.",
     examples=[
         "smq ls --wide",
         "smq ls --running --sort running --limit 10",
@@ -125,9 +126,9 @@ def ls(
         else:
             print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
-        all_live = states == _LIVE and selection == Selection()
+        is_unfiltered = states == _LIVE and selection == Selection()
         others = _finished_jobs_hint(queue, selection) if states == _LIVE else ""
-        print(f"{'The queue is empty' if all_live else 'No jobs match'}{others}.", file=sys.stderr)
+        print(f"{'The queue is empty' if is_unfiltered else 'No jobs match'}{others}.", file=sys.stderr)
     return DONE
 
 

@@ -21,22 +21,27 @@ AttemptDescriptions = Mapping[int, Optional[Mapping[str, Any]]]
 USED_FIELDS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
 """The fields of descriptions that this module reads."""
 
-ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
-SECONDARY = {
+STATUS_OF_FINISHED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
+SECONDARY_STATUS = {
     "pending": "Pending",
     "starting": "Starting",
     "running": "Training",
     "stopping": "Interrupted",
     "preempted": "Interrupted",
-    **ENDED,
+    **STATUS_OF_FINISHED,
 }
+"""SageMaker's secondary status for each state in a job's history. The present status of a waiting job is Pending."""
+
 # The statuses by which an attempt ends. The job shows these statuses for its last attempt only.
 _END_STATUSES = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
 _Stage = tuple[str, Optional[datetime], str]
 
 
 def times(job: JobDetail, descriptions: AttemptDescriptions) -> Description:
-    """Return the earliest start of training, and the sums of the attempts' training seconds and billable seconds."""
+    """Return the earliest start of training, and the sums of the attempts' training seconds and billable seconds.
+
+    In the queue's record, an attempt starts with its launch.
+    """
     starts = [it["TrainingStartTime"] for it in descriptions.values() if it is not None and "TrainingStartTime" in it]
     undescribed = [attempt for attempt in job.attempts if descriptions.get(attempt.attempt) is None]
     starts += [it.started for it in undescribed if it.started and (_seconds(it) > 0 or it.carrier)]
@@ -46,8 +51,8 @@ def times(job: JobDetail, descriptions: AttemptDescriptions) -> Description:
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
         seconds = [it[measure] for it in descriptions.values() if it is not None and measure in it]
         for attempt in undescribed:
-            is_deleted = attempt.attempt in descriptions  # or on a shared instance
-            is_counted = measure == "TrainingTimeInSeconds" if attempt.carrier else not is_deleted
+            is_read = attempt.attempt in descriptions
+            is_counted = measure == "TrainingTimeInSeconds" if attempt.carrier else not is_read
             if attempt.ended and is_counted:
                 seconds.append(_seconds(attempt))
         if seconds:
@@ -56,12 +61,12 @@ def times(job: JobDetail, descriptions: AttemptDescriptions) -> Description:
 
 
 def transitions_of_attempts(
-    job: JobDetail, descriptions: AttemptDescriptions, present: Mapping[str, Any]
+    job: JobDetail, descriptions: AttemptDescriptions, current: Mapping[str, Any]
 ) -> list[Description]:
-    """Return the secondary statuses of all attempts. The present attempt's statuses come last."""
+    """Return the secondary statuses of all attempts. The current attempt's statuses come last."""
     past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
     stages = _stages(past, {number: described for number, described in descriptions.items() if number != job.attempt})
-    own = present.get("SecondaryStatusTransitions", [])
+    own = current.get("SecondaryStatusTransitions", [])
     stages += [(it["Status"], it["StartTime"], it.get("StatusMessage", "")) for it in own]
     return _written(stages, own[-1].get("EndTime") if own else None)
 
@@ -74,7 +79,7 @@ def transitions_of_record(job: JobDetail, descriptions: AttemptDescriptions) -> 
         cause = past.pop().cause
         message = message if job.waits or cause in message else f"{message}: {cause}"
     stages = _stages(past, descriptions)
-    now = "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
+    now = "Pending" if job.waits else SECONDARY_STATUS.get(job.state, "Pending")
     stages.append((now, job.state_since or job.entry_time, message))
     return _written(stages, job.state_since if job.finished else None)
 
@@ -82,14 +87,14 @@ def transitions_of_record(job: JobDetail, descriptions: AttemptDescriptions) -> 
 def _stages(past: Any, descriptions: AttemptDescriptions) -> list[_Stage]:
     """Return the stages of the history. For attempts that SageMaker knows, use SageMaker's statuses.
 
-    Leave out the statuses at the end of an attempt, since the job continues.
+    Leave out SageMaker's statuses at the end of an attempt, because the caller adds the job's own last status.
     """
     stages: list[_Stage] = []
     inserted: set[int] = set()
     for transition in past:
         described = descriptions.get(transition.attempt) if transition.attempt is not None else None
         if described is None or transition.state in WAITING:
-            stages.append((SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause))
+            stages.append((SECONDARY_STATUS.get(transition.state, "Pending"), transition.at, transition.cause))
             continue
         if transition.attempt not in inserted:
             inserted.add(transition.attempt)

@@ -11,7 +11,12 @@ from typing import Any
 
 from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.integrations.boto import combined_attempts
-from sagemaker_queue.integrations.boto.combined_attempts import ENDED, SECONDARY, AttemptDescriptions, Description
+from sagemaker_queue.integrations.boto.combined_attempts import (
+    SECONDARY_STATUS,
+    STATUS_OF_FINISHED,
+    AttemptDescriptions,
+    Description,
+)
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})
@@ -41,12 +46,12 @@ def arn_of(job: JobSummary, region: str) -> str:
 
 def status_of(job: JobSummary) -> str:
     """Return the job's TrainingJobStatus from the queue's record."""
-    return ENDED.get(job.state) or ("Stopping" if job.cancel_requested else "InProgress")
+    return STATUS_OF_FINISHED.get(job.state) or ("Stopping" if job.cancel_requested else "InProgress")
 
 
 def secondary_status_of(job: JobSummary) -> str:
     """Return the job's SecondaryStatus from the queue's record."""
-    return "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
+    return "Pending" if job.waits else SECONDARY_STATUS.get(job.state, "Pending")
 
 
 def renamed(arn: str, name: str) -> str:
@@ -55,7 +60,7 @@ def renamed(arn: str, name: str) -> str:
 
 
 def from_attempt(job: JobDetail, described: Description, known: AttemptDescriptions) -> Description:
-    """Describe the job from SageMaker's description of the job's present attempt.
+    """Describe the job from SageMaker's description of the job's current attempt.
 
     Times and secondary statuses cover all attempts of the job.
     """
@@ -69,14 +74,14 @@ def from_attempt(job: JobDetail, described: Description, known: AttemptDescripti
         **combined_attempts.times(job, known),
     }
     if job.finished:
-        answer["TrainingJobStatus"] = ENDED[job.state]
+        answer["TrainingJobStatus"] = STATUS_OF_FINISHED[job.state]
     elif job.cancel_requested and described["TrainingJobStatus"] == "InProgress":
         answer["TrainingJobStatus"] = "Stopping"
     return answer
 
 
 def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
-    """Describe the job from the queue's record, for a job whose present attempt has no usable description."""
+    """Describe the job from the queue's record: no attempt is current, or its description is not the job's."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None
@@ -101,7 +106,7 @@ def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Desc
 
 
 def _end(job: JobDetail) -> Description:
-    """Return the members of a finished job's description: end time, failure reason, model. Empty for other jobs."""
+    """Return the fields that only a finished job has: end time, failure reason, model. Empty for other jobs."""
     if not job.finished:
         return {}
     last = job.attempts[-1] if job.attempts else None

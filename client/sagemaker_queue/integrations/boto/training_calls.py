@@ -14,7 +14,7 @@ from api_contract.models import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NoAccountProfile, NotFound
 from sagemaker_queue.integrations.boto import attempt_descriptions, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
-from sagemaker_queue.integrations.boto.combined_attempts import ENDED
+from sagemaker_queue.integrations.boto.combined_attempts import STATUS_OF_FINISHED
 from sagemaker_queue.integrations.boto.listing.search_calls import search
 from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
@@ -66,7 +66,7 @@ def stop(jobs: JobLookup, call: Call) -> Answer | None:
         return None
     job = jobs.queue.cancel(str(name))
     if job.was_finished:
-        status = ENDED.get(job.state, job.state)
+        status = STATUS_OF_FINISHED.get(job.state, job.state)
         raise InvalidRequest(f"The request was rejected because the training job is in status {status}.")
     return {}
 

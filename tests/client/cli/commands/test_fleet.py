@@ -347,7 +347,7 @@ class TestPolicyApply:
         (tmp_path / "policy.yaml").write_text(YAML)
         server.answers(200, APPLIED)
         assert main(["policy", "apply", str(tmp_path / "policy.yaml")]) == 0
-        assert capsys.readouterr() == ("Nothing to change: version 3 says the same.\n", "")
+        assert capsys.readouterr() == ("Nothing to change: version 3, which is in force, is the same.\n", "")
 
 
 class TestHistory:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue.errors import InvalidRequest
 from sagemaker_queue.integrations.boto.listing.expression import matches, names_in
-from sagemaker_queue.integrations.boto.listing.pages import MOST_CALLS, ListEntry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.listing.pages import MOST_CALLS, ListEntry, LookupLimitError, merge
 from sagemaker_queue.integrations.boto.lookup import attempt_name
 from sagemaker_queue.integrations.boto.sessions import hooks_of
 from tests.client.integrations.boto.hooked_clients import (
@@ -367,7 +367,7 @@ class TestPages:
         def costly(name: str) -> Any:
             def show() -> Any:
                 if not room[0]:
-                    raise PageIsFullError
+                    raise LookupLimitError
                 room[0] -= 1
                 return {"is": name}
 

@@ -189,10 +189,18 @@ class TestMetrics:
         (result,) = answer["MetricDataResults"]
         assert (result["Id"], result["Values"]) == ("loss", [1, 2])
 
+    def test_several_queries_without_an_expression_have_the_points_of_both_regions(
+        self, clients: HookedClients
+    ) -> None:
+        clients.job(**moved("completed"))
+        queries = [self.query(), self.query(Id="again")]
+        answer = clients.cloudwatch.get_metric_data(MetricDataQueries=queries, ScanBy="TimestampAscending", **WITHIN)
+        assert [(it["Id"], it["Values"]) for it in answer["MetricDataResults"]] == [("loss", [1, 2]), ("again", [1, 2])]
+
     def test_an_expression_over_two_regions_is_refused(self, clients: HookedClients) -> None:
         clients.job(**moved("completed"))
         double = {"Id": "double", "Expression": "2 * loss"}
-        with pytest.raises(ClientError, match="of one region and account") as error:
+        with pytest.raises(ClientError, match="in one region and account") as error:
             clients.cloudwatch.get_metric_data(MetricDataQueries=[self.query(), double], **WITHIN)
         assert refusal(error) == ("ValidationException", 400)
 

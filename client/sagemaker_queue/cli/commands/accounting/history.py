@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     help="list finished attempts",
     description="List finished attempts of jobs, the earliest end first: owner, pool, instances, waiting time, "
     "provisioning, runtime and outcome. Attempts are kept longer than jobs (AttemptHistoryDays of the "
-    "stack). Separate several values with commas; * and ? stand for any letters.",
+    "stack). Separate several values with commas; * stands for any characters, ? for one.",
     examples=[
         "smq history",
         "smq history --since 2026-11-01 --until 2026-12-01 --project vision",

@@ -34,8 +34,8 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
     "quota and borrowed, lost to preemptions, waiting time, cost by the prices in the policy, and the "
     "rest of the budgets. --by cause groups the hours (useful, waiting for instances, lost to "
     "preemptions, lost to failures, hung, idle), and prints the useful part for each project. "
-    "docs/reference/history.md defines each figure. Separate several values with commas; * and ? stand "
-    "for any letters.",
+    "docs/reference/history.md defines each figure. Separate several values with commas; * stands for "
+    "any characters, ? for one.",
     examples=[
         "smq usage",
         "smq usage --by owner --project vision --since 2026-11-01 --until 2026-12-01",

@@ -29,7 +29,7 @@ def _ports(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
     remote, local = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not (1 <= remote <= _LARGEST_PORT and 1 <= local <= _LARGEST_PORT):
-        raise InvalidOption(f"{text!r} is not a port: write the container's port, or both ports, as in 8888:9999.")
+        raise InvalidOption(f"{text!r} is not a port: write PORT, or PORT:LOCAL such as 8888:9999.")
     return remote, local
 
 
@@ -44,12 +44,13 @@ def _instance(text: str) -> int:
     "shell",
     cls=WrapperCommand,
     help="open a shell in a job, run a command there, or forward a port",
-    description="Open a shell in the container of a job's present attempt, in its working folder and with its "
-    "variables; or run COMMAND there, without input, and end with its exit code; or forward a port of "
-    "this machine to the container. If the job was submitted without remote debugging, the queue "
+    description="Open a shell in the container of a job's current attempt. For jobs of smq submit, the shell has the "
+    "job's working folder and variables. With COMMAND, run the command there without input, and exit with its exit "
+    "code, or with 4 if the attempt ends without completing. With --forward, forward a port of this machine to the "
+    "container. If the job was submitted without remote debugging, the queue "
     "enables it in the running attempt, for owners, administrators of the project and administrators of "
     "the queue. The shell uses AWS's Session Manager, whose plugin must be installed on this machine. "
-    "Leaving the shell does not affect the job.",
+    "The job continues after the shell. An interactive job without a command ends some time after the last session.",
     examples=[
         "smq shell job1",
         "smq shell job1 --instance 2",
@@ -71,13 +72,13 @@ def _instance(text: str) -> int:
     "--forward",
     metavar="PORT[:LOCAL]",
     type=checked(_ports),
-    help="forward a port of this machine (default: the same number) to this port of the container, until Ctrl-C",
+    help="forward the local port LOCAL (default: PORT) to PORT in the container, until Ctrl-C",
 )
 @flag(
     "--follow/--no-follow",
     "follow",
     default=None,
-    help="wait until the job runs, and after a preemption until it runs again (default: on a terminal)",
+    help="wait until the job runs, and open a new shell or port in each later attempt (default: on a terminal)",
 )
 @with_queue
 def shell(
@@ -104,8 +105,8 @@ def enter(
 ) -> int:
     """Open a session in the job's container, print how the session ended, and return the exit code.
 
-    With ``follow``, wait for the container, and open a new session in the next attempt. A command is run only once.
-    Raises QueueError.
+    With ``follow``, wait until the job runs, and open a new session in the next attempt. A command is run only once. In
+    both cases, wait for the container of a running attempt. Raises QueueError.
     """
     from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
     from sagemaker_queue.workflows.remote_shell.job_sessions import JobSessions  # noqa: PLC0415

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 _FORCE = (
-    "apply the policy even if it removes pools or projects of live jobs, or lowers a quota below the running "
-    "non-preemptible jobs; running jobs continue, and waiting jobs that no longer fit wait with a reason"
+    "apply the policy despite conflicts with live jobs, such as removed pools and projects, changed buckets and "
+    "training plans, or too small quotas; running jobs continue, and waiting jobs that no longer fit wait with a reason"
 )
-_yes = flag("--yes", help="do not ask for confirmation; without a terminal there is no question")
+_yes = flag("--yes", help="do not ask for confirmation; without a terminal, the command never asks")
 
 
 @command(
@@ -40,7 +40,7 @@ _yes = flag("--yes", help="do not ask for confirmation; without a terminal there
     "--version",
     metavar="N",
     type=int,
-    help="apply only if version N is in force (default: the version that the difference was made with)",
+    help="apply only if version N is in force (default: the version in force when the command starts)",
 )
 @_yes
 @with_queue
@@ -48,7 +48,7 @@ def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None
     """Print the difference and a preview, and apply the policy."""
     document = read_document(file, sys.stdin)
     current = queue.policy()
-    if (exit_code := _exit_code_unless_confirmed(current, document, file, force=force, yes=yes)) is not None:
+    if (exit_code := _review(current, document, file, force=force, yes=yes)) is not None:
         return exit_code
     applied = queue.apply_policy(document, current.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
@@ -72,9 +72,7 @@ def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None
 def policy_rollback(queue: QueueClient, version: int, force: bool, yes: bool) -> int:
     """Print the difference to an earlier version and a preview, and apply the earlier version as a new version."""
     current, past = queue.policy(), queue.policy(version)
-    if (
-        exit_code := _exit_code_unless_confirmed(current, past.policy, f"version {version}", force=force, yes=yes)
-    ) is not None:
+    if (exit_code := _review(current, past.policy, f"version {version}", force=force, yes=yes)) is not None:
         return exit_code
     applied = queue.roll_back_policy(version, current.version, force=force)
     print(f"\nVersion {applied.version} is applied; it is the same as version {version}.")
@@ -82,9 +80,7 @@ def policy_rollback(queue: QueueClient, version: int, force: bool, yes: bool) ->
     return DONE
 
 
-def _exit_code_unless_confirmed(
-    applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool
-) -> int | None:
+def _review(in_force: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool) -> int | None:
     """Print the difference and a preview; return None if the document should be applied, else the exit code.
 
     A document equal to the policy in force is not applied. On a terminal without ``yes``, a policy that the queue would
@@ -92,9 +88,9 @@ def _exit_code_unless_confirmed(
 
     Raises InvalidRequest if the document is invalid.
     """
-    difference = policy_difference(applied, document, name)
+    difference = policy_difference(in_force, document, name)
     if not difference:
-        print(f"Nothing to change: version {applied.version} says the same.")
+        print(f"Nothing to change: version {in_force.version}, which is in force, is the same.")
         return DONE
     print(difference, flush=True)
     must_confirm = not yes and is_interactive()
@@ -104,6 +100,7 @@ def _exit_code_unless_confirmed(
         print(f"\n{brief_preview(preview, width() if must_confirm else None)}", file=screen, flush=True)
     if not must_confirm:
         return None
+    # The warnings of a preview are the reasons for which the queue would refuse the policy, even with --force.
     if preview and (preview.warnings or (preview.in_use and not force)):
         print("Nothing is changed: the queue would refuse this policy.")
         return REFUSED

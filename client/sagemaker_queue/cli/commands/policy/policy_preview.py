@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 HOURS = 8.0  # the default length of a preview
-PATIENCE = (5.0, 29.0)  # timeouts in seconds for the connection and the answer; API Gateway's limit is 29
+PREVIEW_TIMEOUTS = (5.0, 29.0)  # timeouts in seconds for the connection and the answer; API Gateway's limit is 29
 
 
 def hours_from(text: str) -> float:
@@ -43,8 +43,8 @@ hours_option = option(
 @command(
     "preview",
     help="print what a policy would change",
-    description="Print what a policy would change if it were applied now: the jobs that would start, would be "
-    "stopped and for which job, could not start any more, and would wait longer or less long over the "
+    description="Print the effects of a policy if it were applied now: jobs that would start, jobs that would be "
+    "stopped (and for which job), jobs that could never start, and jobs that would wait longer or shorter over the "
     "next hours. The queue plans with its live jobs and their expected runtimes. Nothing is changed, "
     "and no job is stopped.",
     examples=["smq policy preview policy.yaml", "smq policy preview --hours 24 policy.yaml"],
@@ -68,16 +68,19 @@ def show_preview(preview: PreviewAnswer, *, as_json: bool) -> int:
 
 
 def preview_without_retries(**wanted: Any) -> PreviewAnswer:
-    """Request a preview once, without retries. Raises QueueError if the queue does not answer within PATIENCE."""
-    return connection().queue(tries=1, timeout_seconds=PATIENCE).preview(**wanted)
+    """Request a preview once, without retries.
+
+    Raises QueueError if the queue does not answer within PREVIEW_TIMEOUTS.
+    """
+    return connection().queue(tries=1, timeout_seconds=PREVIEW_TIMEOUTS).preview(**wanted)
 
 
 def capacities(text: str) -> dict[str, int]:
     """Parse capacities such as ``p5=10,p4=4``. Raises InvalidOption."""
     found: dict[str, int] = {}
     for part in text.split(","):
-        pool, is_given, count = part.rpartition("=")
-        if not (pool and is_given and count.isascii() and count.isdecimal() and len(count) <= len(str(MOST_INSTANCES))):
+        pool, equals, count = part.rpartition("=")
+        if not (pool and equals and count.isascii() and count.isdecimal() and len(count) <= len(str(MOST_INSTANCES))):
             raise InvalidOption(f"{part!r} is not the capacity of a pool, such as p5=10 or p5=10,p4=4.")
         if pool in found:
             raise InvalidOption(f"{pool} is given twice.")

@@ -1,5 +1,7 @@
 """CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds its attempts' log streams.
 
+Jobs on shared instances are not found, because their lines are in the streams of carriers.
+
 The rows of the answer come from CloudWatch unchanged. So a field ``@logStream`` has the name of an attempt's stream.
 A query runs in the queue's region and account, so the query does not find attempts in other regions or accounts.
 """
@@ -27,7 +29,10 @@ _IN_PATTERN = re.compile(rf"(?P<start>\^?){_NAME}(?:\\/|/)")
 
 
 def start_query(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer StartQuery: in conditions on ``@logStream``, replace ``<job>/`` by the names of the job's attempts."""
+    """Answer StartQuery: rewrite the conditions =, like and =~ on ``@logStream`` whose value begins with ``<job>/``.
+
+    The rewritten condition names the streams of the job's attempts, as a list or a pattern. Other conditions stay.
+    """
     parameters = call.parameters
     query = str(parameters.get("queryString", ""))
     if LOG_GROUP not in _groups(parameters) or "@logStream" not in query:

@@ -1,8 +1,9 @@
 """Answer calls for CloudWatch metrics of a job with the datapoints of all its attempts.
 
 SageMaker publishes metrics under the names of attempts. The attempts of a job follow each other, so their datapoints
-form one series. If one attempt ended and the next began within one period, the period's datapoints are combined by the
-rule of their statistic.
+form one series. If one attempt ended and the next began within one period, the period's datapoints are combined by a
+rule for their statistic. Without a rule, as for percentiles, the last attempt's value counts, and in expressions the
+maximum. Averages are exact in answers of GetMetricStatistics only.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from sagemaker_queue.queue.attempt_clients import Place, is_elsewhere
 _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
 _MOST_QUERIES = 500  # CloudWatch's maximum in one call
-_ATTEMPT_SUFFIX = "_qstamp_"
-# Statistic -> rule that combines the values of several attempts in one period. The rule for averages is approximate.
+_PART_MARK = "_qstamp_"  # in the ids of queries for single attempts
+# Statistic -> rule that combines the values of several attempts in one period
 _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
     "Sum": sum,
     "SampleCount": sum,
@@ -36,8 +37,8 @@ _MATH = {"Sum": "SUM", "SampleCount": "SUM", "Minimum": "MIN", "Maximum": "MAX",
 
 
 _SEVERAL_PLACES = (
-    "An expression of CloudWatch uses the metrics of one region and account, and these jobs ran in several."
-    " Ask for the metrics without the expression."
+    "CloudWatch evaluates an expression in one region and account only, and an attempt ran in another one than the"
+    " rest of the call. Request the metrics without the expression."
 )
 
 
@@ -52,20 +53,20 @@ class _JobAttempt:
 
 @dataclass(frozen=True)
 class _Query:
-    """A query for CloudWatch. ``attempt`` is the attempt that the query reads, or None."""
+    """A query for CloudWatch. It runs in the region and account of an attempt; None: in the queue's own."""
 
     query: Mapping[str, Any]
     attempt: _JobAttempt | None
 
     @property
-    def key(self) -> tuple[str | None, str | None]:
-        """The region and account in which the query runs; None stands for the queue's own."""
+    def region_and_account(self) -> tuple[str | None, str | None]:
+        """The region and account in which the query runs; None: the queue's own."""
         return (self.attempt.place.region, self.attempt.place.account) if self.attempt else (None, None)
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether the query runs in another region or account than the queue's."""
-        return self.key != (None, None)
+        return self.region_and_account != (None, None)
 
 
 def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
@@ -98,7 +99,7 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     than _MOST_QUERIES queries.
     """
     requested = list(call.parameters.get("MetricDataQueries", []))
-    expressions = " ".join(str(query.get("Expression", "")) for query in requested)
+    expressions = " ".join(str(query["Expression"]) for query in requested if "Expression" in query)
     queries: list[_Query] = []
     parts: dict[str, str] = {}  # id of each query whose results are combined here -> its statistic
     for query in requested:
@@ -113,15 +114,15 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
         else:
             parts[query["Id"]] = query["MetricStat"]["Stat"]
             queries += [
-                _Query({**_for_attempt(query, attempt), "Id": f"{query['Id']}{_ATTEMPT_SUFFIX}{number}"}, attempt)
-                for number, attempt in enumerate(attempts)
+                _Query({**_for_attempt(query, attempt), "Id": f"{query['Id']}{_PART_MARK}{index}"}, attempt)
+                for index, attempt in enumerate(attempts)
             ]
     if [each.query for each in queries] == requested:
         return None
     if len(queries) > _MOST_QUERIES:
         raise InvalidRequest(
-            f"These are {len(queries)} queries of CloudWatch, one for each attempt of each job; it takes "
-            f"{_MOST_QUERIES} in one call. Ask for fewer jobs at once.",
+            f"This call needs {len(queries)} queries of CloudWatch, one for each attempt. CloudWatch accepts "
+            f"{_MOST_QUERIES} in one call. Request fewer jobs at once.",
             "MetricDataQueries",
         )
     answer = _query_all_places(call, queries, with_expressions=bool(expressions))
@@ -138,7 +139,7 @@ def _query_all_places(call: Call, queries: Sequence[_Query], *, with_expressions
     If there are several regions or accounts, the first page of the answer contains all results from outside the
     queue's region and account. Further pages contain only results from the queue's region and account.
     """
-    places = {each.key: each.attempt for each in queries}
+    places = {each.region_and_account: each.attempt for each in queries}
     if len(places) == 1 or not any(each.is_elsewhere for each in queries):
         only = next((each.attempt for each in queries if each.attempt), None)
         client = call.client_of(only.place, only.job) if only else call.client()
@@ -150,8 +151,8 @@ def _query_all_places(call: Call, queries: Sequence[_Query], *, with_expressions
         raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
     answer = {"MetricDataResults": [], "Messages": []}
     first_page = {name: value for name, value in call.parameters.items() if name != "NextToken"}
-    for key, attempt in places.items():
-        place_queries = [each.query for each in queries if each.key == key]
+    for place, attempt in places.items():
+        place_queries = [each.query for each in queries if each.region_and_account == place]
         if attempt is None or not is_elsewhere(attempt.place):
             page = call.client().get_metric_data(**{**call.parameters, "MetricDataQueries": place_queries})
             answer = {**page, "MetricDataResults": [*answer["MetricDataResults"], *page["MetricDataResults"]]}
@@ -174,8 +175,8 @@ def _by_expression(query: Mapping[str, Any], attempts: Sequence[_JobAttempt]) ->
     if len({(attempt.place.region, attempt.place.account) for attempt in attempts}) > 1:
         raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
     attempt_queries = [
-        {**_for_attempt(query, attempt), "Id": f"{query['Id']}{_ATTEMPT_SUFFIX}{number}", "ReturnData": False}
-        for number, attempt in enumerate(attempts)
+        {**_for_attempt(query, attempt), "Id": f"{query['Id']}{_PART_MARK}{index}", "ReturnData": False}
+        for index, attempt in enumerate(attempts)
     ]
     function = _MATH.get(query["MetricStat"]["Stat"], "MAX")
     whole = {name: value for name, value in query.items() if name != "MetricStat"}
@@ -192,7 +193,7 @@ def _combine_results(
     combined: dict[str, dict[str, Any]] = {}  # by the original query's id, in the order of the results
     points: dict[str, dict[datetime, list[float]]] = {}
     for result in results:
-        name = result["Id"].partition(_ATTEMPT_SUFFIX)[0]
+        name = result["Id"].partition(_PART_MARK)[0]
         if name not in parts:
             combined[result["Id"]] = dict(result)
             continue

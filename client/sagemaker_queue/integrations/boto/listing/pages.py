@@ -1,6 +1,6 @@
 """Merge jobs of the queue and other training jobs into the pages of one sorted list.
 
-Both sources are sorted: the jobs are in memory, and the training jobs are read from SageMaker page by page. Each step
+The queue's jobs are in memory and are sorted here. SageMaker returns its training jobs sorted, page by page. Each step
 compares the next entries of both sources, and takes the entry that is first in the order. The page's token contains the
 positions in both sources, so that no page depends on the memory of this process.
 """
@@ -25,8 +25,8 @@ page may have fewer entries than requested."""
 Show = Callable[[], Optional[Answer]]
 
 
-class PageIsFullError(Exception):
-    """Raised by an entry whose lookup would exceed the limit of a page. The next page begins with this entry."""
+class LookupLimitError(Exception):
+    """Raised by ``ListEntry.show`` if no more lookups are allowed for a page. The next page begins with the entry."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ Fetch = Callable[[Optional[str]], "tuple[list[ListEntry], str | None]"]
 def merge(
     queue_entries: Sequence[ListEntry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
 ) -> tuple[list[Answer], str | None]:
-    """Return a page of at most ``size`` entries, and the token of the next page; None after the last page.
+    """Return a page of at most ``size`` entries, and the token of the next page. The token is None on the last page.
 
     ``order`` names the requested order. Raises InvalidRequest if the token is invalid or belongs to another order.
     """
@@ -87,7 +87,7 @@ def merge(
         assert entry is not None
         try:
             answer = entry.show()
-        except PageIsFullError:
+        except LookupLimitError:
             break
         if takes_queue_entry:
             last = _sort_key(remaining.pop(0))
@@ -169,6 +169,7 @@ def _position_of(token: str | None, order: str) -> _Position:
         position = _Position("")
     if position.order != order:
         raise InvalidRequest(
-            "NextToken is not valid: pass on the one of the page before, in the same order, or none.", "NextToken"
+            "NextToken is not valid. Pass the NextToken of the previous page, with the same order, or omit it.",
+            "NextToken",
         )
     return position

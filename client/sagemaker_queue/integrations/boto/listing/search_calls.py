@@ -13,7 +13,7 @@ from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
 from sagemaker_queue.integrations.boto.listing.job_lists import HiddenAttempts, summary, time_key
-from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, LookupLimitError, merge
 from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 
 _DEFAULT_PAGE = 10
@@ -113,7 +113,7 @@ class _Page:
         job = self.details.get(name)
         if job is None:
             if self._lookups == _MOST_LOOKUPS:
-                raise PageIsFullError
+                raise LookupLimitError
             self._lookups += 1
             job = self._jobs.find_recent(name)
         if job is None:

@@ -1,4 +1,4 @@
-"""Answer ListTrainingJobs: list each job of the queue once, including waiting jobs, and all other training jobs."""
+"""Answer ListTrainingJobs: list each job of the queue once, except carriers, and training jobs of other programs."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def _unless(hidden: bool, shown: Answer) -> Answer | None:
 
 
 def _is_wanted(shown: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
-    def within(member: str) -> bool:
+    def within(field: str) -> bool:
         time, after, before = (
-            shown.get(member),
-            _time(parameters, f"{member}After"),
-            _time(parameters, f"{member}Before"),
+            shown.get(field),
+            _time(parameters, f"{field}After"),
+            _time(parameters, f"{field}Before"),
         )
         return time is not None and (after is None or time > after) and (before is None or time < before)
 
