@@ -120,13 +120,20 @@ def _limitations(preview: Preview) -> Iterator[str]:
     if not preview.horizon:
         return
     if not found.futures:
-        yield "Too many jobs wait to look ahead: only the decisions of the next cycle are shown."
+        yield (
+            "No future was simulated: there are too many jobs, or the time was over. Only the decisions of the next "
+            "cycle are shown."
+        )
         return
     if unknown := found.waiting - found.known:
         jobs = "1 waiting job" if unknown == 1 else f"{unknown} waiting jobs"
-        yield f"The starts of {jobs} are not known, because the runtimes of other jobs are not known."
+        causes = "the runtimes of other jobs are unknown, or SageMaker refuses the launches"
+        yield f"The starts of {jobs} are unknown: {causes}."
     if found.futures == 1:
-        yield "Too many jobs wait to simulate more than one likely future. Other futures may differ."
+        yield (
+            "Only one likely future was simulated: there are too many jobs, or the time was over. Other futures may "
+            "differ."
+        )
 
 
 def _time(seconds: float) -> datetime | None:

@@ -74,7 +74,7 @@ class _RemainingWork:
     """The work that remains after a cycle."""
 
     may_do_more: bool = False  # whether another cycle may do more at once
-    has_unrecorded: bool = False  # whether a part of the plan could not be recorded
+    must_plan_again: bool = False  # whether to plan again at once, because changes were not recorded
     due: float | None = None  # epoch seconds from which another cycle may do more
 
 
@@ -141,7 +141,7 @@ class Controller(ControllerPart):
             if site is None:
                 log.warning("event of a site without a pool", account=origin.account, region=origin.region)
                 return
-        if (name := self.reconciler.job_of(detail, site)) is not None:
+        if (name := self.reconciler.job_of_ended_attempt(detail, site)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
             prefetched = Prefetched(record, metadata)
         if self.reconciler.handle_event(detail, prefetched, site):
@@ -183,8 +183,8 @@ class Controller(ControllerPart):
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
-        if compared.silent_sites is not None:
-            self._repository.notify(SilentSites(compared.silent_sites))
+        if compared.sites_with_missed_ends is not None:
+            self._repository.notify(SilentSites(compared.sites_with_missed_ends))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._check_mailboxes(invocation):
             self._run(invocation, None, [])
@@ -232,7 +232,7 @@ class Controller(ControllerPart):
                 log.append_keys(cycle=opened.lease.fencing_token)
                 has_run = True
                 try:
-                    work = self._cycle(opener, opened, invocation, adoptions, one_by_one=work.has_unrecorded)
+                    work = self._cycle(opener, opened, invocation, adoptions, one_by_one=work.must_plan_again)
                 except Unavailable as error:
                     if not _may_sleep(invocation, UNAVAILABLE_SECONDS):
                         raise
@@ -246,7 +246,7 @@ class Controller(ControllerPart):
                     continue
                 # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
-                more = generation != planned_generation or work.may_do_more or work.has_unrecorded
+                more = generation != planned_generation or work.may_do_more or work.must_plan_again
                 # Read the generation again after the end of the promise. An invocation that relied on the promise
                 # raised the generation before the promise ended, so this read sees the raised generation.
                 if not more and work.due is None and promise.withdraw():
@@ -276,7 +276,10 @@ class Controller(ControllerPart):
             self._wait_for_next_cycle(invocation, promise, due)
 
     def _wait_for_next_cycle(self, invocation: Invocation, promise: CyclePromise, due: float) -> bool:
-        """Wait until another cycle is due. Return False if another invocation or the tick will run that cycle."""
+        """Wait until another cycle is due. Return False if another invocation or the tick will run that cycle.
+
+        If this invocation has too little time for the wait, wake another one.
+        """
         if not promise.make(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
@@ -337,13 +340,13 @@ class Controller(ControllerPart):
         without_deferred = with_deferred(placement.plan, deferred, carrier_changes.cluster)
         starts, decided = with_paced_starts(rates.admit(starts), starts, without_deferred)
         starts, cluster, decided = self._carriers.store(carrier_changes, starts, decided, now)
-        leaving = [*continued, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
-        announcements = cut_off_announcements(cluster, {job.name for job in _new_jobs(leaving)} | unrecorded, now)
-        transitions = [*leaving, *with_keep_warm(starts, placement), *announcements]
+        changing = [*continued, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
+        announcements = cut_off_announcements(cluster, {job.name for job in _new_jobs(changing)} | unrecorded, now)
+        transitions = [*changing, *with_keep_warm(starts, placement), *announcements]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new_jobs(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)
-        (recorded, has_unrecorded), *records = self._parallel(
+        (recorded, must_plan_again), *records = self._parallel(
             [recording, *(partial(self._repository.record, name) for name in launching)]
         )
         # 6. Carry out the recorded intents.
@@ -375,7 +378,7 @@ class Controller(ControllerPart):
         return _RemainingWork(
             may_do_more=any((more, window_changed, more_started, bool(deferred), more_ended))
             or has_dependents(_new_jobs(recorded), cluster),
-            has_unrecorded=has_unrecorded,
+            must_plan_again=must_plan_again,
             due=min(due, default=None),
         )
 
@@ -402,7 +405,10 @@ class Controller(ControllerPart):
         *,
         one_by_one: bool,
     ) -> tuple[list[JobTransition], bool]:
-        """Record transitions. Return the recorded transitions, and whether to plan again for the others."""
+        """Record transitions. Return the recorded transitions, and whether to plan again at once for the others.
+
+        With `one_by_one`, changes that cannot be recorded are only logged, unless their rows are not writable.
+        """
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[JobTransition] = []
@@ -553,7 +559,7 @@ def _may_sleep(invocation: Invocation, seconds: float) -> bool:
 
 
 def _state_after(recorded: Iterable[JobTransition], placement: Placement, cluster: ClusterState) -> ClusterState:
-    """Return the cluster state with the recorded changes, without the warm pools on which jobs were launched."""
+    """Return the cluster state with the recorded changes, without the warm pools that starts and relaunches use."""
     external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
     return replace(cluster.with_changed(_new_jobs(recorded)), external=external)
 

@@ -80,7 +80,7 @@ class Launcher(ControllerPart):
 
         A member is assigned to its carrier instead.
         """
-        if postponed := self._earlier_attempt(job):
+        if postponed := self._reason_to_postpone(job):
             return LaunchResult.NOT_NOW, postponed
         request = attempt_request(job, details, policy)
         if job.allocation is not None:
@@ -106,7 +106,7 @@ class Launcher(ControllerPart):
             return _result_of_quota_refusal(result, quota, job, policy), message
         return result, message
 
-    def _earlier_attempt(self, job: Job) -> str | None:
+    def _reason_to_postpone(self, job: Job) -> str | None:
         """Return why the attempt must not be launched yet, or None if it may be launched.
 
         After an earlier attempt was deleted, a late call may have launched it again. All late calls have expired by

@@ -90,13 +90,13 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The work that remains after a comparison of the records with SageMaker."""
+    """The result of a comparison of the records with SageMaker."""
 
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record these
     has_carriers: bool = True  # whether there may be mailboxes to read
     reconciled: int | None = None  # epoch seconds of the last successful comparison; None: there was none
     missed_ends: int = 0  # ends of attempts that the comparison has found, and that no event has reported
-    silent_sites: int | None = None  # number of other sites with missed ends; None: there is no other site
+    sites_with_missed_ends: int | None = None  # number of other sites with missed ends; None: there is no other site
 
 
 class Reconciler(ControllerPart):
@@ -112,7 +112,7 @@ class Reconciler(ControllerPart):
 
     # --- events ----------------------------------------------------------------------------------
 
-    def job_of(self, detail: Mapping[str, Any], site: Site | None = None) -> str | None:
+    def job_of_ended_attempt(self, detail: Mapping[str, Any], site: Site | None = None) -> str | None:
         """Return the name of the job whose attempt has ended according to an event, or None if no attempt has ended."""
         reported = _training_job_of_event(detail, site)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
@@ -184,7 +184,7 @@ class Reconciler(ControllerPart):
     ) -> bool:
         """Record the end of an attempt if it is the current attempt of its job. Return whether the end was recorded.
 
-        :param logs: the permission to read logs; None in a cycle.
+        :param logs: the logs that may still be read; None in a cycle: no log.
         :raises Unavailable: other requests change the job all the time.
         """
         logs = logs or _LogReads(0)
@@ -212,7 +212,7 @@ class Reconciler(ControllerPart):
         evicted. The training job is described first, because a late event could report an ended training job as alive.
 
         :param reported: the end according to an event, used if the training job was deleted since.
-        :param logs: the permission to read logs; None in a cycle.
+        :param logs: the logs that may still be read; None in a cycle: no log.
         :param site: the site of the training job; None: the home site.
         """
         found, key = self._training.at(site).describe(name), key_of(name, site)
@@ -289,7 +289,7 @@ class Reconciler(ControllerPart):
         return replace(
             comparison,
             adoptions=[*comparison.adoptions, *chain.from_iterable(it.adoptions for it in found)],
-            silent_sites=sum(it.missed_ends > 0 for it in found) if found else None,
+            sites_with_missed_ends=sum(it.missed_ends > 0 for it in found) if found else None,
         )
 
     def _other_sites(self, policy: Policy, metadata: Metadata) -> tuple[Site, ...]:
@@ -362,12 +362,14 @@ class Reconciler(ControllerPart):
         not_replaced = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
         counted = {job.name for job in not_replaced}
         known = {job.training_job for job in active if job.carrier_attempt is None} | counted
-        refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
-        steps: list[tuple[str, Callable[[], Adoption | None]]] = []
+        oldest_refusal = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
+        # The last item of a step is the training job that the step looks at, if the queue does not know it.
+        steps: list[tuple[str, Callable[[], Adoption | None], str | None]] = []
         logs, missed_ends = _LogReads(MOST_LOGS), list[str]()
-        unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
+        unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, oldest_refusal)]
         steps += [
-            (job.name, partial(self._check, job, metadata, logs, missed_ends)) for job in self._rotating_batch(unclear)
+            (job.name, partial(self._check, job, metadata, logs, missed_ends), None)
+            for job in self._rotating_batch(unclear)
         ]
         accepted = {job.training_job for job in active if _is_accepted(job)}
         external_to_check = [
@@ -375,19 +377,21 @@ class Reconciler(ControllerPart):
             for job in external
             if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan or job.name in accepted
         ]
-        steps += [(job.name, partial(self._check_external, job)) for job in self._rotating_batch(external_to_check)]
+        steps += [
+            (job.name, partial(self._check_external, job), None) for job in self._rotating_batch(external_to_check)
+        ]
         # Another training job may have the name of a starting attempt. The launch counts the instances of a live one,
         # but not those of a warm pool. So warm pools with such names are described here.
         unknown_keys = sorted((walk.alive - known) | (walk.warm - accepted - counted))
-        steps += [(key, partial(self._check_unknown, key, site)) for key in self._rotating_batch(unknown_keys)]
+        steps += [(key, partial(self._check_unknown, key, site), key) for key in self._rotating_batch(unknown_keys)]
         adoptions, unchecked, has_progress = [], set(unknown_keys), not steps
-        for key, step in steps:
-            done, adoption = self._run_step(key, step) if enough_time() else (False, None)
+        for name, step, unknown_key in steps:
+            done, adoption = self._run_step(name, step) if enough_time() else (False, None)
             has_progress = has_progress or done
             if adoption is not None:
                 adoptions.append(adoption)
-            elif done:
-                unchecked.discard(key)
+            elif done and unknown_key is not None:
+                unchecked.discard(unknown_key)
         self._note_listed_stages(active, walk, enough_time)
         reconciled = int(now) if has_progress else reconciled_before
         self._repository.note_listing(walk.progress_after(unchecked), reconciled, site)
@@ -536,9 +540,9 @@ class Reconciler(ControllerPart):
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count a training job as external: it has the queue's tags, but is not the recorded attempt of any job.
+        """Count a training job that is not the recorded attempt of any job as external.
 
-        The training job is stopped if a valid proof shows that the queue launched it.
+        Stop the training job if a valid proof shows that the queue launched it.
         """
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
@@ -557,7 +561,7 @@ class Reconciler(ControllerPart):
         if not is_earlier and (ended.key != record.job.training_job or record.job.carrier_attempt is not None):
             self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
-    # --- pieces ----------------------------------------------------------------------------------
+    # --- ends and warm pools ----------------------------------------------------------------------------------
 
     def end(
         self,
@@ -568,7 +572,7 @@ class Reconciler(ControllerPart):
     ) -> bool:
         """Record how an attempt has ended. Return False if its job was changed by another invocation.
 
-        :param logs: the permission to read logs; None in a cycle.
+        :param logs: the logs that may still be read; None in a cycle: no log.
         """
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
@@ -728,7 +732,7 @@ class Reconciler(ControllerPart):
 
 
 class _LogReads:
-    """The permission to read the logs of a number of attempts, each once."""
+    """The reading of logs of failed attempts, for a limited number of attempts, each log once."""
 
     def __init__(self, remaining: int) -> None:
         self._remaining = remaining
@@ -762,11 +766,11 @@ def _training_job_of_event(detail: Mapping[str, Any], site: Site | None) -> Trai
         return None
 
 
-def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
+def _must_be_described(job: Job, walk: Walk, oldest_refusal: int | None) -> bool:
     """Return whether an active job must be described, because it may have ended or received its instances."""
     if job.state is JobState.STARTING:
         return False
-    is_probe = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
+    is_probe = oldest_refusal is not None and job.started is not None and epoch(job.started) >= oldest_refusal
     name, started = job.training_job or "", epoch(job.started or job.since)
     may_be_absent = name not in walk.alive or walk.is_newer(name, started + CLOCK_SECONDS)
     return may_be_absent or job.missing_since is not None or is_probe

@@ -40,7 +40,7 @@ class DryRun:
         """
         now = self._clock()
         cluster = observe_cluster_state(self._repository, self._policies, self._parallel, now, ahead=ahead)
-        return replace(cluster, outlook=cluster.outlook.fresh(now))
+        return replace(cluster, outlook=cluster.outlook.for_reader(now))
 
     def now(self) -> float:
         """Return the time, in seconds since the epoch."""

@@ -8,7 +8,7 @@ from typing import Any
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import InvalidRequest, TakesTooLong, ValidationIssue
-from job_queue.domain.expectations.outlook import NO_LIMIT
+from job_queue.domain.expectations.outlook import DEFAULT_LIMIT_SECONDS
 from job_queue.domain.policy import AppliedPolicy, total_capacity, under_ceiling
 from job_queue.domain.policy_validation import listing, parse_policy
 from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_document
@@ -149,7 +149,7 @@ def _with_max_runtimes(inputs: ForecastInput) -> ForecastInput:
     limits = {
         job.name: (provisioning + job.max_runtime,)
         for job in jobs
-        if job.max_runtime is not None and job.max_runtime < NO_LIMIT
+        if job.max_runtime is not None and job.max_runtime < DEFAULT_LIMIT_SECONDS
     }
     return replace(inputs, runtimes={**limits, **inputs.runtimes})
 

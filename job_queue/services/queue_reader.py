@@ -58,14 +58,14 @@ class QueueReader:
         self._renew(last.fencing_token)
         plan, outlook = self._parallel([self._repository.published.latest, self._repository.outlook.for_readers])
         now = self._clock()
-        return Published(plan.read(last, now), outlook.fresh(now))
+        return Published(plan.read(last, now), outlook.for_reader(now))
 
     def published_for(self, job: Job) -> Published:
         """Return the part of the published plan and the outlook that is needed for a job in its present state."""
         if job.state.waits:
             return self.published()
         outlook = self._repository.outlook.for_readers() if job.state.holds_slots else Outlook()
-        return Published(PublishedPlan(), outlook.fresh(self._clock()))
+        return Published(PublishedPlan(), outlook.for_reader(self._clock()))
 
     def policy(self) -> Policy:
         """Return the policy in force."""

@@ -48,7 +48,7 @@ def test_a_hardware_failure_is_retried_free_with_a_check_and_a_gpu_that_returns_
     strike(system, "job1-qstamp-2")
     assert system.log("job1-qstamp-2")[0] == "begins at step 7", "from the checkpoint"
     assert [checked(system, f"job1-qstamp-{attempt}") for attempt in (1, 2)] == [False, True]
-    system.wait_state("job1", "failed")  # the same failure twice within five minutes after a start
+    system.wait_state("job1", "failed")  # the same class twice in a row, each within five minutes of its start
     job = system.job("job1")
     assert job.failure is not None
     (returned,) = job.failure.returned_gpus

@@ -36,7 +36,7 @@ def walk_list(
         if not pages_left or not may_go_on():
             walk.newest_down_to = page[-1].created if page else now
             return walk
-    if listing.is_sweeping and pages_left and may_go_on():
+    if listing.has_unread_part and pages_left and may_go_on():
         _sweep(training_jobs, walk, pages_left, may_go_on)
     return walk
 

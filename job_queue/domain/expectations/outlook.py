@@ -26,7 +26,7 @@ ARRIVAL_SECONDS = 24 * 3600.0  # a forecast repeats the submissions of this peri
 # A plan adds the attempts that ended in this period to the past use, unless the outlook already includes them.
 RECENT_SECONDS = 15 * 60.0
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
-NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; such a limit says nothing about a job's runtime
+DEFAULT_LIMIT_SECONDS = 24 * 3600  # SageMaker's MaxRuntimeInSeconds; limits of this length predict no runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Outlook:
     saved_work: SavedWork = SavedWork()  # long-running preemptible jobs with and without checkpoints
     read_at: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
-    def fresh(self, now: float) -> "Outlook":
+    def for_reader(self, now: float) -> "Outlook":
         """Return the outlook for a reader at `now`, without starts and ends if it is older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, read_at=None) if old else replace(self, read_at=now)
@@ -75,8 +75,8 @@ class Outlook:
     def end(self, job: Job) -> float | None:
         """Return the expected end of a live job in epoch seconds.
 
-        Without an expected runtime, use the job's time limit if it is below `NO_LIMIT`. None: the end is unknown, the
-        outlook is too old, or the job is stopping or on hold.
+        Without an expected runtime, use the job's time limit if it is below `DEFAULT_LIMIT_SECONDS`. None: the end is
+        unknown, the outlook is too old, or the job is stopping or on hold.
         """
         expected = self.expected.get(job.name, self._longest(job))
         if self.read_at is None or expected is None or job.state is JobState.STOPPING:
@@ -91,8 +91,11 @@ class Outlook:
         return None if start is None else max(self.read_at, start + expected)
 
     def _longest(self, job: Job) -> float | None:
-        """Return the longest time from a job's launch to its end; None without a time limit below `NO_LIMIT`."""
-        if job.attempt_limit is None or job.attempt_limit >= NO_LIMIT:
+        """Return the longest time from a job's launch to its end.
+
+        None without a time limit below `DEFAULT_LIMIT_SECONDS`.
+        """
+        if job.attempt_limit is None or job.attempt_limit >= DEFAULT_LIMIT_SECONDS:
             return None
         return job.attempt_limit + (self.provisioning if job.gpus is None else Overheads().member_overhead)
 

@@ -65,11 +65,11 @@ class PastEstimates:
     def with_starts(self, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> "PastEstimates":
         """Return the looks with scores for the jobs that have started.
 
-        Drop the estimates of jobs that have not started and that no longer wait for the queue. These jobs have left the
-        queue, or users keep them waiting.
+        Drop the estimates of jobs that have not started and are not in `waiting`. These jobs have left the queue, or
+        start only after a person acts (hold, policy, AWS quota).
 
         :param starts: submission -> epoch seconds of its starts.
-        :param waiting: submissions that still wait for the queue; None: not all of them were read.
+        :param waiting: submissions that the queue can start; None: not all of them were read, and none is dropped.
         """
         return PastEstimates(tuple(_with_starts(look, starts, waiting) for look in self.looks))
 
@@ -101,7 +101,7 @@ class StartInterval:
     likely: float | None = None
     latest: float | None = None
     not_after: float | None = None  # hardly any job starts later
-    level: float | None = None  # share of such intervals that contain the actual start; None: not known
+    level: float | None = None  # share of such intervals that should contain the actual start; None: not known
     looks: int = 0  # number of past looks whose estimates can be compared with actual starts
 
 

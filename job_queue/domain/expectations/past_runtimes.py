@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, NO_LIMIT, Arrival, Outlook
+from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, DEFAULT_LIMIT_SECONDS, Arrival, Outlook
 from job_queue.domain.job import INTERRUPTED, Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
@@ -80,7 +80,7 @@ class PastRuntimes:
 
     def _likely(self, job: Job, ran: float) -> tuple[float, ...] | None:
         likely = self._predictor.likely(_traits(job), LIKELY, ran, job.attempt_limit)
-        if likely is None and job.attempt_limit is not None and job.attempt_limit < NO_LIMIT:
+        if likely is None and job.attempt_limit is not None and job.attempt_limit < DEFAULT_LIMIT_SECONDS:
             left = max(0.0, job.attempt_limit - ran)
             return tuple(ran + left * (place + 0.5) / LIKELY for place in range(LIKELY))
         return likely

@@ -35,7 +35,7 @@ class PublishedPlan:
     truncated_queues: frozenset[str] = frozenset()  # waiting queues that are longer than the window
     unrecorded: frozenset[str] = frozenset()  # jobs whose changes cannot be recorded
     left_out: bool = False  # whether the stored row lacks some planned jobs, because its size is limited
-    confirmed: float = 0.0  # epoch seconds of the last cycle that made the same decisions
+    confirmed: float = 0.0  # epoch seconds of the last cycle; it decided the same, or its plan is not published yet
     read_at: float = 0.0  # epoch seconds of the reader's request
 
     @classmethod

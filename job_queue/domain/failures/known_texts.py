@@ -10,7 +10,7 @@ from job_queue.domain.failures.clues import Weight, clues
 _ECC = "A GPU reported an uncorrectable memory error (ECC)."
 _XID = "48|61|62|63|64|74|79|92|94|95|110|119|12[0-1]|123|136|14[0-9]|150|15[4-6]"  # other Xids are errors of programs
 _NO_GPU = "The driver does not reach a GPU."
-_ON_DISK = r"^(?!.{0,999}(/dev/shm|</torch_))"  # shared memory reports the same error
+_NOT_SHARED_MEMORY = r"^(?!.{0,999}(/dev/shm|</torch_))"  # which reports the same error as a disk
 _EXIT = r"(exit ?code|return code|exit status|status code)s?\s{0,3}[:=]?\s{0,3}"
 _NO_SUCH_FILE = r"(?:No such file or directory|can't open file|file not found|no file or directory)"
 
@@ -94,9 +94,9 @@ CLUES = (
             (
                 "no space left on device",
                 "A disk is full: no space left for {file}.",
-                rf"{_ON_DISK}.{{0,999}}No space left on device:? ['\"](?P<file>[^'\"]{{1,200}})",
+                rf"{_NOT_SHARED_MEMORY}.{{0,999}}No space left on device:? ['\"](?P<file>[^'\"]{{1,200}})",
             ),
-            ("no space left|errno 28|enospc|disk quota exceeded|disk is full|disk full", "", _ON_DISK),
+            ("no space left|errno 28|enospc|disk quota exceeded|disk is full|disk full", "", _NOT_SHARED_MEMORY),
             ("diskpressure|low on resource: ephemeral|ephemeral local storage usage exceeds",),
             ("disk space", "", r"(not enough|insufficient|out of|no) (free |available )?disk space"),
         ],
@@ -150,7 +150,7 @@ CLUES = (
             ),
             (
                 "not authorized to perform",
-                "The role may not call {action}.",
+                "The role is not allowed to call {action}.",
                 r"not authorized to perform:? (?P<action>[\w:*-]{3,100})",
             ),
             (
@@ -171,7 +171,7 @@ CLUES = (
             ("unable to locate credentials|nocredentialserror", "The container has no AWS credentials."),
             ("is not subscribed|not subscribed to", "The account has no subscription for this product."),
             ("unable to assume|cannot assume|could not assume|not be assumed", "The role cannot be assumed."),
-            ("kms", "A key of KMS may not be used.", r"kms.{0,100}(denied|not allowed|disabled|not authorized)"),
+            ("kms", "The use of a KMS key was denied.", r"kms.{0,100}(denied|not allowed|disabled|not authorized)"),
         ],
     ),
     *clues(
@@ -528,16 +528,16 @@ CLUES = (
         [
             (
                 "illegal memory access|cudaerrorillegaladdress|cuda_error_illegal_address",
-                "A GPU kernel used a wrong address: an error of the program, of a library, or of the GPU.",
+                "A GPU kernel used a wrong address. The cause may be the program, a library or the GPU.",
             ),
             (
                 "unspecified launch failure|misaligned address",
-                "A GPU kernel failed: an error of the program, of a library, or of the GPU.",
+                "A GPU kernel failed. The cause may be the program, a library or the GPU.",
             ),
             ("segmentation fault|sigsegv", "The program crashed (segmentation fault)."),
             (
                 "cuda error:|_status_not_initialized|_status_internal_error",
-                "A GPU reported an error: of the program, of a library, or of the GPU.",
+                "A GPU reported an error. The cause may be the program, a library or the GPU.",
             ),
             ("internal: ", "A library failed.", r"(RuntimeError|InternalError): INTERNAL: "),
             (

@@ -16,15 +16,14 @@ from job_queue.domain.job import FailedAttempt, Job, clipped
 from job_queue.scheduler import FailureAction, FailureClass, FailureRule, Policy
 
 EARLY_SECONDS = 5 * 60  # an attempt that fails within this time after its start fails early
-MOST_FREE_RETRIES = 5  # free retries in a row, after which further retries count
-ROW_SECONDS = 3600  # an attempt that has run for this time ends a row of free retries
+MOST_FREE_RETRIES = 5  # free retries in a row; further ones use up the job's `retries`
+SERIES_END_SECONDS = 3600  # an attempt that has run for this time resets the number of free retries in a row
 MOST_JOB_RULES = 10
 DEFAULT_RETRIES = 3  # retries of a job whose tag `retry_on` asks for retries, without a tag `retries`
 MOST_LINES = 5
 LINE_BYTES = 200
 SENTENCE_BYTES = 400
 
-_WORD = re.compile(r"(?P<what>[^=]+)(=(?P<action>[a-z-]+))?")
 _EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
 _TEXT = "text:"
 _ACTIONS = {
@@ -60,7 +59,7 @@ def rules_of_tag(text: str) -> tuple[NamedRule, ...]:
     Each word is an exit code, a class, or `text:` and a part of the reason or of a log line. In such a part, `_` stands
     for a space. The action after `=` is `retry` by default.
 
-    :raises RuleError: a word is no rule.
+    :raises RuleError: the tag is empty or has too many rules, or a word is no rule.
     """
     words = [word for word in re.split(r"[\s,+]+", text.strip()) if word]
     if not words:
@@ -74,14 +73,19 @@ def rules_of_tag(text: str) -> tuple[NamedRule, ...]:
 
 
 def _rule_of_word(word: str) -> NamedRule:
-    found = _WORD.fullmatch(word)
-    action = _ACTIONS.get((found["action"] or "retry") if found else "")
-    if found is None or action is None:
+    what, equals, name = word.partition("=")
+    action = _ACTIONS.get(name if equals else "retry")
+    if not what or "=" in name:
+        raise RuleError(
+            f"The tag retry_on has the word {word!r}, which does not have the form condition=action.",
+            "Write an exit code, a class or text: and a text, then nothing or = and an action.",
+        )
+    if action is None:
         raise RuleError(
             f"The tag retry_on has the word {word!r}, whose action is unknown.",
             f"Write {', '.join(_ACTIONS)} after the sign =, or nothing for retry.",
         )
-    what, (then, fresh) = found["what"], action
+    then, fresh = action
     text = f"retry_on: {word}"
     if _EXIT_CODE.fullmatch(what) and abs(int(what)) <= 255:
         return NamedRule(FailureRule(then, exit_code=int(what), fresh_instances=fresh), text)
@@ -92,7 +96,8 @@ def _rule_of_word(word: str) -> NamedRule:
         close = get_close_matches(what, known, n=1)
         hint = f"Did you mean {close[0]}? " if close else ""
         raise RuleError(
-            f"The tag retry_on has the word {word!r}, which is no exit code and no class of failures.",
+            f"The tag retry_on has the word {word!r}, which is no condition: an exit code from -255 to 255, a class or "
+            "text: and a text.",
             f"{hint}Classes: {', '.join(known)}. Write text: before a part of the reason or of a log line.",
         )
     return NamedRule(FailureRule(then, failure_class=FailureClass(what), fresh_instances=fresh), text)
@@ -226,19 +231,19 @@ def decided(job: Job, failed: FailedAttempt, ran: float) -> tuple[FailedAttempt,
     """Return the failure with its action under the limits of retries, and the new number of free retries in a row.
 
     - If two attempts in a row fail early with the same class, the job fails. Unknown causes are never the same class.
-    - After `MOST_FREE_RETRIES` free retries in a row, a retry counts. An attempt that has run for `ROW_SECONDS` ends
-      the row.
+    - After `MOST_FREE_RETRIES` free retries in a row, a retry counts. An attempt that has run for `SERIES_END_SECONDS`
+      resets the number.
     - If no retries are left, the job fails.
 
     :param ran: seconds from the start of the attempt to its failure.
     """
     failed = replace(failed, early=ran <= EARLY_SECONDS)
-    in_a_row = 0 if ran >= ROW_SECONDS else job.free_retried
+    in_a_row = 0 if ran >= SERIES_END_SECONDS else job.free_retried
     if failed.action == FailureAction.FAIL:
         return failed, in_a_row
     if _fails_early_again(job.failure, failed):
         minutes = EARLY_SECONDS // 60
-        why = f"the same failure twice within {minutes} minutes after a start ends the retries"
+        why = f"two attempts in a row failed with the same class, each within {minutes} minutes of its start"
         return replace(failed, action=FailureAction.FAIL.value, rule=why), in_a_row
     if failed.action == FailureAction.RETRY_FREE and in_a_row < MOST_FREE_RETRIES:
         return failed, in_a_row + 1

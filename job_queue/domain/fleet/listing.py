@@ -1,8 +1,9 @@
 """Decide which part of SageMaker's list of training jobs to read: the jobs since the last walk, and a daily sweep.
 
 The list has every training job that the account ever had, the newest first. Each training job that was found alive is
-in the queue's tables, as an attempt or as an external job. The queue checks these training jobs from then on. So a walk
-reads only the training jobs that are newer than the last walk: one or two pages.
+in the queue's tables, as an attempt or as an external job. The queue checks these training jobs from then on. So the
+first part of a walk reads only the training jobs that are newer than the last walk: one or two pages. The second part
+continues the sweep.
 docs/developers/adr/0028-listing.md explains why this suffices.
 """
 
@@ -14,15 +15,15 @@ from job_queue.domain.fleet.sites import Site
 DAY_SECONDS = 24 * 3600
 LONGEST_LIFE_SECONDS = 60 * DAY_SECONDS  # SageMaker's maxima are 28 days pending and 28 days running
 SKEW_SECONDS = 300  # clocks differ, and a new training job may appear late in the list
-SWEEP_SECONDS = DAY_SECONDS  # time after which the next sweep begins: the whole list is read again, a part per walk
+SWEEP_SECONDS = DAY_SECONDS  # after this time the next sweep begins: `LONGEST_LIFE_SECONDS` of the list are read again
 
 
 @dataclass(frozen=True, slots=True)
 class ListingProgress:
     """The known part of the list: live training jobs that were created from `since` until `until` are in the tables.
 
-    A sweep lowers `since` to `floor` step by step, one step in each walk. When `since` has reached `floor`, the whole
-    list is known. All times are epoch seconds.
+    A sweep lowers `since` to `floor` step by step, one step in each walk. When `since` has reached `floor`, the list of
+    the last `LONGEST_LIFE_SECONDS` is known. All times are epoch seconds.
     """
 
     since: int
@@ -31,8 +32,8 @@ class ListingProgress:
     swept: int  # start of the last sweep
 
     @property
-    def is_sweeping(self) -> bool:
-        """Whether a sweep is in progress."""
+    def has_unread_part(self) -> bool:
+        """Whether a part after `floor` is unread: the rest of a sweep, or a gap that an interrupted walk has left."""
         return self.since > self.floor
 
     @property
@@ -49,7 +50,7 @@ def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
     floor = int(now) - LONGEST_LIFE_SECONDS
     if known is None or known.until > now + SKEW_SECONDS:  # a time in the future: the clock was wrong
         return ListingProgress(floor, floor, floor, int(now))
-    if not known.is_sweeping and known.swept + SWEEP_SECONDS <= now:
+    if not known.has_unread_part and known.swept + SWEEP_SECONDS <= now:
         return ListingProgress(known.until, known.until, floor, int(now))
     return known
 
@@ -100,7 +101,7 @@ class Walk:
     def _reached(self) -> ListingProgress:
         known = replace(self.listing, until=self.began)
         if self.newest_down_to is not None:
-            floor = self.listing.floor if self.listing.is_sweeping else min(self.listing.known_from, self.began)
+            floor = self.listing.floor if self.listing.has_unread_part else min(self.listing.known_from, self.began)
             return replace(known, since=int(self.newest_down_to) + 1, floor=floor)
         if self.swept_down_to is not None:
             return replace(known, since=max(known.floor, int(self.swept_down_to) + 1))

@@ -132,6 +132,25 @@ def test_who_could_not_be_described_is_met_again() -> None:
     assert len(counted(queue)) == 2 * MOST_DESCRIBED
 
 
+@pytest.mark.parametrize("first", [0, MOST_DESCRIBED])
+def test_a_job_with_the_name_of_a_training_job_does_not_hide_it(first: int) -> None:
+    """A job's attempt is described in each comparison: that says nothing about a training job with the job's name."""
+    names = [f"same{number:02}" for number in range(2 * MOST_DESCRIBED)]
+    queue = Harness(slots=300)
+    of_jobs = names[first : first + MOST_DESCRIBED]
+    for name in of_jobs:
+        queue.accept(name, 1)
+    queue.wake()
+    for name in names:
+        queue.training.jobs.pop(f"{name}-qstamp-1", None)
+        runs_outside(queue, name, age=7200 if name in of_jobs else 3600)
+    has_ended(queue, 2 * PAGE, age=5000, every=0.1)
+    for _ in range(4):
+        has_ended(queue, 2 * PAGE, every=0.1)
+        queue.tick()
+    assert counted(queue) == set(names)
+
+
 def test_a_sweep_that_is_interrupted_goes_on_where_it_was() -> None:
     queue = Harness(slots=3)
     has_ended(queue, 6000, every=300)
@@ -195,7 +214,7 @@ def test_a_walk_that_ends_after_its_most_pages_is_a_successful_comparison() -> N
     queue.tick()
     known = queue.repository.metadata()
     assert known.listing is not None
-    assert known.listing.is_sweeping
+    assert known.listing.has_unread_part
     assert known.reconciled == int(queue.now)
 
 

@@ -64,7 +64,10 @@ PREVIEW: dict[str, Any] = {
         },
         {"project": "same", "waiting": 1, "known": 1, "waitNow": 60.0, "waitThen": 60.0, "usedNow": {}, "usedThen": {}},
     ],
-    "notLookedAt": ["The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known."],
+    "notLookedAt": [
+        "The starts of 2 waiting jobs are unknown: the runtimes of other jobs are unknown, or SageMaker refuses the "
+        "launches."
+    ],
 }
 PAGE = """\
 Compared with version 3 of the policy, now and over the next 8 hours:
@@ -88,7 +91,7 @@ Compared with version 3 of the policy, now and over the next 8 hours:
 Project  Waiting  Mean Wait Now  Mean Wait Then  Uses Now  Uses Then
 a             12  5h00m          1h00m           4 p5      1 c6, 6 p5
 
-The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
+The starts of 2 waiting jobs are unknown: the runtimes of other jobs are unknown, or SageMaker refuses the launches.
 """
 BRIEF = """\
 
@@ -106,7 +109,7 @@ If it is applied, now and over the next 8 hours:
   1 job would start later:
     late not within 8 hours instead of now
 
-The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
+The starts of 2 waiting jobs are unknown: the runtimes of other jobs are unknown, or SageMaker refuses the launches.
 """
 NOTHING = {"policyVersion": 3, "at": AT, "until": UNTIL}
 Captured = pytest.CaptureFixture[str]

@@ -56,7 +56,7 @@ def test_the_sentence_names_the_module_that_is_missing() -> None:
         (OUT_OF_GPU_MEMORY, "A GPU has no memory left: the program asked for 2.00 GiB."),
         ("Unable to download object s3://b/k (AccessDenied: Access Denied)", "Access to s3://b/k was denied."),
         ("Unable to download object s3://b/k (NoSuchKey: no key)", "S3 has no s3://b/k."),
-        ("is not authorized to perform: s3:PutObject on x", "The role may not call s3:PutObject."),
+        ("is not authorized to perform: s3:PutObject on x", "The role is not allowed to call s3:PutObject."),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train/a'",
          "The input /opt/ml/input/data/train/a does not exist."),
         ("NVRM: Xid (PCI:0000:79:00): 48, pid=1", "A GPU reported a hardware error (Xid 48)."),

@@ -24,7 +24,7 @@ from job_queue.domain.failures.rules import (
     LINE_BYTES,
     MOST_FREE_RETRIES,
     MOST_LINES,
-    ROW_SECONDS,
+    SERIES_END_SECONDS,
     contains,
 )
 from job_queue.domain.job import FailedAttempt, JobRecord, iso
@@ -66,12 +66,15 @@ def test_words_are_separated_by_spaces_commas_and_plus_signs(text: str) -> None:
     ("text", "message", "remedy"),
     [
         ("", "is empty", "137"),
-        ("comunication", "no class of failures", "Did you mean communication?"),
-        ("capacity", "no class of failures", "Classes: user_error"),
+        ("comunication", "which is no condition", "Did you mean communication?"),
+        ("capacity", "which is no condition", "Classes: user_error"),
         ("137=again", "action is unknown", "retry-free"),
-        ("137=retry=fail", "action is unknown", "retry-free"),
-        ("256", "no exit code", "Classes"),
-        ("text:", "no exit code", "Classes"),
+        ("137=", "action is unknown", "retry-free"),
+        ("137=Retry", "action is unknown", "retry-free"),
+        ("137=retry=fail", "does not have the form condition=action", "Write an exit code"),
+        ("=fail", "does not have the form condition=action", "Write an exit code"),
+        ("256", "which is no condition: an exit code from -255 to 255", "Classes"),
+        ("text:", "which is no condition", "Classes"),
         (" ".join(map(str, range(11))), "has 11 rules", "Leave out"),
     ],
 )
@@ -218,7 +221,7 @@ def test_free_retries_in_a_row_are_limited() -> None:
     most = a_job(free_retried=MOST_FREE_RETRIES)
     assert decided(most, failed("retry free"), LATE)[0].action == "fail"
     assert decided(a_job(free_retried=MOST_FREE_RETRIES, retries=1), failed("retry free"), LATE)[0].action == "retry"
-    assert decided(most, failed("retry free"), ROW_SECONDS) == (failed("retry free"), 1)
+    assert decided(most, failed("retry free"), SERIES_END_SECONDS) == (failed("retry free"), 1)
 
 
 @pytest.mark.parametrize(
