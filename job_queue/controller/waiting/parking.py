@@ -7,6 +7,7 @@ later job would be considered. A larger window would make cycles slower.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -20,7 +21,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
-from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
+from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job, live_position, waiting_position
 from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import (
@@ -32,6 +33,7 @@ from job_queue.scheduler import (
     WaitReason,
     group_limits,
     group_of,
+    plan,
 )
 
 PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget, a drain or a training plan
@@ -56,7 +58,7 @@ class Parking(ControllerPart):
         if not cluster.truncated_queues:
             return False, []
         now = self._clock()
-        returns, near_starts = self._returns_of_parked(cluster, now)
+        returns, near_starts = self._returns_of_parked(cluster, decided, now)
         transitions = [*returns, *parking_transitions(cluster, decided, now)]
         changed = {transition.old.name: transition for transition in transitions}
         has_parked = False
@@ -85,7 +87,9 @@ class Parking(ControllerPart):
             if backoff.is_forgotten(now):
                 self._repository.end_capacity_backoff(backoff)
 
-    def _returns_of_parked(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
+    def _returns_of_parked(
+        self, cluster: ClusterState, decided: Plan, now: float
+    ) -> tuple[list[JobTransition], list[float]]:
         """Return the transitions of parked jobs that return, are late or depend on ended jobs, and the near starts.
 
         The near starts are the times within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is
@@ -97,7 +101,7 @@ class Parking(ControllerPart):
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
         later = [job for jobs in found for job in jobs if _is_parked(job, now)]
-        early = next_of_groups(cluster, later, now)
+        early = returns_of_groups(cluster, decided, later, now)
         released_dependents = self._dependencies.transitions(later, cluster)
         of_late_jobs = late_transitions(later, cluster, now)
         soon = [
@@ -106,17 +110,54 @@ class Parking(ControllerPart):
             if job.parked is not None and job.parked <= now + SOON_SECONDS and job.parked_for == WaitReason.NOT_BEFORE
         ]
         return [
-            *(state_machine.park(job, None, now) for job in [*due, *early]),
+            *(state_machine.park(job, None, now) for job in [*due, *with_reservations(cluster, decided, now)]),
+            *early,
             *released_dependents,
             *of_late_jobs,
         ], soon
 
 
+def with_reservations(cluster: ClusterState, decided: Plan, now: float) -> Iterator[Job]:
+    """Yield the parked jobs of long waiting queues that the plan has reserved slots for.
+
+    A cycle sees parked jobs if a window has places left. Returned jobs could take these places, and the job with the
+    reservation would lose it.
+    """
+    for job in cluster.waiting.values():
+        if job.waiting_queue in cluster.truncated_queues and job.name in decided.reservations and _is_parked(job, now):
+            yield job
+
+
+def returns_of_groups(cluster: ClusterState, decided: Plan, parked: Iterable[Job], now: float) -> list[JobTransition]:
+    """Return the transitions of the jobs that `next_of_groups` yields.
+
+    A job returns only if the next plan would not park it again. Otherwise two cycles would park and return it without
+    end. A job that would be parked for another reason is parked for that reason, so that the next jobs of its group are
+    considered.
+    """
+    jobs = list(next_of_groups(cluster, parked, now))
+    if not jobs:
+        return []
+    gone = {transition.old.name for transition in parking_transitions(cluster, decided, now)}
+    stays = {name: job for name, job in cluster.waiting.items() if name not in gone}
+    then = replace(cluster, waiting=stays | {job.name: job.with_changes(parked=None) for job in jobs})
+    again = {it.old.name: it.new for it in parking_transitions(then, plan(then.snapshot(now)), now)}
+    transitions = []
+    for job in jobs:
+        new = again.get(job.name)
+        if new is None:
+            transitions.append(state_machine.park(job, None, now))
+        elif new.parked_for != WaitReason.GROUP_LIMIT:
+            transitions.append(state_machine.park(job, new.parked, now, new.parked_for))
+    return transitions
+
+
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    Active jobs take places of their group, even with a user's hold. The smallest limit of a group applies, even if only
-    a parked job has this limit. Otherwise one cycle would park the jobs that another cycle returns.
+    Jobs whose places are behind the window are left out, because no cycle would read them there. Active jobs take
+    places of their group, even with a user's hold. The smallest limit of a group applies, even if only a parked job has
+    this limit. Otherwise one cycle would park the jobs that another cycle returns.
     """
     active = cluster.active.values()
     ready = [
@@ -126,9 +167,12 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
     ]
     limits = group_limits([*active, *ready])
     counts = Counter(map(group_of, [*active, *(job for job in ready if not _is_parked(job, now))]))
+    ends = _ends_of_windows(cluster)
     for job in parked:
         group = group_of(job)
         if job.parked_for != WaitReason.GROUP_LIMIT or group is None:
+            continue
+        if waiting_position(job.priority, job.entered, job.name) > ends.get(job.waiting_queue, ""):
             continue
         limit = min(limits.get(group, inf), inf if job.max_parallel is None else job.max_parallel)
         if counts[group] < limit + KEPT_OF_FULL_GROUP:
@@ -159,6 +203,15 @@ def parking_transitions(cluster: ClusterState, decided: Plan, now: float) -> lis
         if until is not None:
             useless[job.name] = until, hold.reason
     return [state_machine.park(cluster.waiting[name], until, now, reason) for name, (until, reason) in useless.items()]
+
+
+def _ends_of_windows(cluster: ClusterState) -> dict[str, str]:
+    """Return the last position that was read from each waiting queue that is longer than the window."""
+    ends: dict[str, str] = {}
+    for job in cluster.waiting.values():
+        if job.waiting_queue in cluster.truncated_queues:
+            ends[job.waiting_queue] = max(ends.get(job.waiting_queue, ""), live_position(job))
+    return ends
 
 
 def _is_parked(job: Job, now: float) -> bool:

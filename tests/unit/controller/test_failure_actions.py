@@ -101,7 +101,10 @@ def test_the_same_early_failure_twice_ends_the_retries() -> None:
     assert (queue.state("job1"), queue.job("job1").retried) == ("running", 1)
     queue.fail("job1-qstamp-2", "AlgorithmError: exit code: 137")
     assert queue.state("job1") == "failed"
-    assert "two attempts in a row failed with the same class, each within 5 minutes" in queue.record("job1").history[-1].cause
+    assert (
+        "two attempts in a row failed with the same class, each within 5 minutes"
+        in queue.record("job1").history[-1].cause
+    )
 
 
 def test_a_rule_of_the_job_comes_before_the_built_in_action() -> None:

@@ -11,6 +11,9 @@ from tests.jobs import OWNER
 from tests.queue_harness import Harness
 
 WINDOW = 4
+ON_P4: dict[str, Any] = {
+    "ResourceConfig": {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30}
+}
 
 
 def a_queue(slots: int = 8, window: int = WINDOW) -> Harness:
@@ -25,6 +28,22 @@ def apply(queue: Harness, slots: int, window: int = WINDOW) -> None:
         "projects": [{"name": "default", "quota": {"p5": slots}}],
         "settings": {"window": window},
     }
+    store_policy(queue, document)
+
+
+def apply_two_pools(queue: Harness, p5: int, window: int = 2) -> None:
+    """A policy with a second pool, of one instance."""
+    types = {"p5": "ml.p5.48xlarge", "p4": "ml.p4d.24xlarge"}
+    counts = {"p5": p5, "p4": 1}
+    document = {
+        "pools": [{"name": name, "capacity": counts[name], "instance_type": kind} for name, kind in types.items()],
+        "projects": [{"name": "default", "quota": counts}],
+        "settings": {"window": window},
+    }
+    store_policy(queue, document)
+
+
+def store_policy(queue: Harness, document: dict[str, Any]) -> None:
     stored = queue.repository.policy()
     queue.repository.apply_policy(json.dumps(document), stored.version if stored else 0, OWNER, queue.now)
 
@@ -149,3 +168,77 @@ def test_a_job_whose_parking_is_over_takes_a_place_of_its_group() -> None:
     assert queue.repository.metadata().fencing_token < cycles + 10
     queue.end("other-qstamp-1", "Stopped")
     assert running(queue) == {"first"}
+
+
+@pytest.mark.attack
+def test_a_parked_job_that_the_plan_counts_in_its_group_keeps_the_next_one_parked() -> None:
+    # A cycle that returned the next one would park it again, and the next begin at once: until the parking is over.
+    queue = Harness(slots=2)
+    apply_two_pools(queue, 1)
+    queue.submit("low", 0)
+    sweep(queue, 1, 1, "first", **ON_P4)
+    queue.wake()
+    sweep(queue, 4, 1, "high", priority=9)
+    queue.wake()
+    assert queue.record("high2").job.parked_for == "GROUP_LIMIT"
+    queue.cancel("high0")  # so that the waiting queue is no longer than the window, which nobody returns jobs to
+    queue.cancel("high1")
+    sweep(queue, 4, 1, "late", priority=3, **ON_P4)
+    queue.wake()
+    cycles = queue.repository.metadata().fencing_token
+    queue.end("first0-qstamp-1")
+    assert queue.repository.metadata().fencing_token < cycles + 10
+    assert queue.state("low") == "stopping"
+    assert "high2" in queue.repository.metadata().reservations
+    queue.end("low-qstamp-1", "Stopped")
+    assert running(queue) == {"high2"}
+
+
+@pytest.mark.attack
+def test_a_parked_job_with_a_reservation_returns_before_the_next_ones_of_its_group() -> None:
+    # If the next ones took its place in the window, it would lose the reservation, for which others are being stopped.
+    queue = Harness(slots=4)
+    apply_two_pools(queue, 3)
+    for number in range(3):
+        queue.submit(f"low{number}", 0)
+    sweep(queue, 1, 1, "first", **ON_P4)
+    queue.wake()
+    sweep(queue, 1, 1, "big", priority=9, instances=3)
+    apply_two_pools(queue, 2)  # and it does not fit any more
+    sweep(queue, 4, 1, "late", priority=3)
+    queue.wake()
+    assert queue.record("big0").job.parked_for == "NEVER_FITS"
+    apply_two_pools(queue, 3)
+    cycles = queue.repository.metadata().fencing_token
+    queue.end("first0-qstamp-1")
+    assert queue.repository.metadata().fencing_token < cycles + 10
+    for number in range(3):
+        queue.end(f"low{number}-qstamp-1", "Stopped")
+    assert running(queue) == {"big0"}
+
+
+def test_jobs_behind_the_window_do_not_return_one_after_the_other() -> None:
+    queue = a_queue(slots=1)
+    queue.submit("busy", 9)
+    sweep(queue, 30, 1)
+    queue.wake()
+    for number in range(WINDOW):
+        queue.accept(f"other{number}", 7)
+    cycles = queue.repository.metadata().fencing_token
+    queue.tick()
+    assert queue.repository.metadata().fencing_token < cycles + 20
+
+
+def test_jobs_that_wait_for_something_else_by_now_are_parked_for_that() -> None:
+    queue = a_queue()
+    sweep(queue, 30, 2, instances=4)
+    queue.wake()
+    apply(queue, 3)  # and none of them fits any more
+    for number in range(2):
+        queue.end(f"sweep{number}-qstamp-1")
+    cycles = queue.repository.metadata().fencing_token
+    queue.now += 30
+    queue.tick()
+    (key,) = queue.repository.metadata().waiting_queues
+    assert {job.parked_for for job in queue.repository.waiting(key)} == {"NEVER_FITS"}
+    assert queue.repository.metadata().fencing_token < cycles + 40
