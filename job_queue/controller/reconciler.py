@@ -504,7 +504,7 @@ class Reconciler(ControllerPart):
             self._drop_or_keep_warm(job.name, found, job.warm)
         elif self._is_accepted_attempt(found):
             self._repository.drop_external(job.name, unless_warm=True)
-        elif job.orphan:
+        elif job.orphan or job.warm is not None:  # a live training job may have the name of a warm pool's deleted one
             record = self._record_with_attempt(found)
             if record is None:
                 self._count_and_stop(found)

@@ -603,6 +603,24 @@ def test_a_lost_answer_and_a_lost_end_of_an_attempt_leave_its_warm_pool_to_the_n
     assert warm_pools(queue) == {"first-qstamp-1"}
 
 
+@pytest.mark.attack
+def test_a_training_job_that_took_the_name_of_a_warm_pools_counts_by_itself() -> None:
+    """Its record was that of the warm pool, and was dropped when a job started on the warm pool."""
+    queue = a_queue(2)
+    left_warm(queue)
+    queue.training.release("first-qstamp-1")
+    assert queue.training.delete("first-qstamp-1", keeps_trace=False)
+    queue.now += queue.training.deletion_seconds + 1
+    queue.start_outside("first-qstamp-1")
+    queue.tick()
+    (theirs,) = queue.repository.external()
+    assert (theirs.name, theirs.warm) == ("first-qstamp-1", None)
+    queue.submit("next", 1)
+    queue.submit("third", 1)
+    assert {job.name for job in queue.repository.external()} == {"first-qstamp-1"}
+    assert queue.state("third") == "pending"
+
+
 def test_a_comparison_keeps_the_release_of_a_warm_pool_that_an_event_has_recorded_meanwhile() -> None:
     queue = a_queue()
     queue.training.script = ["lost"]
