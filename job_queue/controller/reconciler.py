@@ -143,10 +143,13 @@ class Reconciler(ControllerPart):
             self._note_stage(reported)
             return resumed  # the next comparison checks whether the training job is an attempt
         external_job = self._repository.external_job(reported.key)
+        # If a warm pool is counted under this key, its training job was deleted, and this one has the same name.
         if (
-            external_job and external_job.instance_counts == reported.instance_counts
-        ):  # the training job was described before
-            return False
+            external_job is not None
+            and external_job.warm is None
+            and external_job.instance_counts == reported.instance_counts
+        ):
+            return False  # the training job was described before
         return self.examine(reported.name, logs=_LogReads(1), site=site)
 
     def _recheck_external(self, ended: TrainingJob) -> bool:

@@ -6,7 +6,7 @@ later job would be considered. A larger window would make cycles slower.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -118,13 +118,13 @@ class Parking(ControllerPart):
 
 
 def with_reservations(cluster: ClusterState, decided: Plan, now: float) -> Iterator[Job]:
-    """Yield the parked jobs of long waiting queues that the plan has reserved slots for.
+    """Yield the parked jobs that the plan has reserved slots for.
 
-    A cycle sees parked jobs if a window has places left. Returned jobs could take these places, and the job with the
+    A cycle sees parked jobs if a window has places left. Other jobs could take these places, and the job with the
     reservation would lose it.
     """
     for job in cluster.waiting.values():
-        if job.waiting_queue in cluster.truncated_queues and job.name in decided.reservations and _is_parked(job, now):
+        if job.name in decided.reservations and _is_parked(job, now):
             yield job
 
 
@@ -135,10 +135,13 @@ def returns_of_groups(cluster: ClusterState, decided: Plan, parked: Iterable[Job
     end. A job that would be parked for another reason is parked for that reason, so that the next jobs of its group are
     considered.
     """
-    jobs = list(next_of_groups(cluster, parked, now))
+    gone = {transition.old.name for transition in parking_transitions(cluster, decided, now)}
+    leaving = Counter(
+        job.waiting_queue for name, job in cluster.waiting.items() if name in gone | decided.started.keys()
+    )
+    jobs = list(next_of_groups(cluster, parked, leaving, now))
     if not jobs:
         return []
-    gone = {transition.old.name for transition in parking_transitions(cluster, decided, now)}
     stays = {name: job for name, job in cluster.waiting.items() if name not in gone}
     then = replace(cluster, waiting=stays | {job.name: job.with_changes(parked=None) for job in jobs})
     again = {it.old.name: it.new for it in parking_transitions(then, plan(then.snapshot(now)), now)}
@@ -152,12 +155,16 @@ def returns_of_groups(cluster: ClusterState, decided: Plan, parked: Iterable[Job
     return transitions
 
 
-def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
+def next_of_groups(
+    cluster: ClusterState, parked: Iterable[Job], leaving: Mapping[str, int], now: float
+) -> Iterator[Job]:
     """Yield the jobs that were parked because their group was full, and whose group now has room in the window.
 
-    Jobs whose places are behind the window are left out, because no cycle would read them there. Active jobs take
-    places of their group, even with a user's hold. The smallest limit of a group applies, even if only a parked job has
-    this limit. Otherwise one cycle would park the jobs that another cycle returns.
+    Jobs whose places the next cycle cannot read are left out. Active jobs take places of their group, even with a
+    user's hold. The smallest limit of a group applies, even if only a parked job has this limit. Otherwise one cycle
+    would park the jobs that another cycle returns.
+
+    :param leaving: the number of jobs that leave the window of each waiting queue, so that its window moves on.
     """
     active = cluster.active.values()
     ready = [
@@ -167,16 +174,19 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
     ]
     limits = group_limits([*active, *ready])
     counts = Counter(map(group_of, [*active, *(job for job in ready if not _is_parked(job, now))]))
-    ends = _ends_of_windows(cluster)
+    ends, room_behind = _ends_of_windows(cluster), Counter(leaving)
     for job in parked:
         group = group_of(job)
         if job.parked_for != WaitReason.GROUP_LIMIT or group is None:
             continue
-        if waiting_position(job.priority, job.entered, job.name) > ends.get(job.waiting_queue, ""):
+        is_behind = waiting_position(job.priority, job.entered, job.name) > ends.get(job.waiting_queue, "")
+        if is_behind and not room_behind[job.waiting_queue]:
             continue
         limit = min(limits.get(group, inf), inf if job.max_parallel is None else job.max_parallel)
         if counts[group] < limit + KEPT_OF_FULL_GROUP:
             counts[group] += 1
+            if is_behind:
+                room_behind[job.waiting_queue] -= 1
             yield job
 
 
@@ -209,7 +219,7 @@ def _ends_of_windows(cluster: ClusterState) -> dict[str, str]:
     """Return the last position that was read from each waiting queue that is longer than the window."""
     ends: dict[str, str] = {}
     for job in cluster.waiting.values():
-        if job.waiting_queue in cluster.truncated_queues:
+        if job.waiting_queue in cluster.truncated_queues and job.carries is None:  # a new carrier was not read
             ends[job.waiting_queue] = max(ends.get(job.waiting_queue, ""), live_position(job))
     return ends
 

@@ -604,7 +604,8 @@ def test_a_lost_answer_and_a_lost_end_of_an_attempt_leave_its_warm_pool_to_the_n
 
 
 @pytest.mark.attack
-def test_a_training_job_that_took_the_name_of_a_warm_pools_counts_by_itself() -> None:
+@pytest.mark.parametrize("by_event", [False, True])
+def test_a_training_job_that_took_the_name_of_a_warm_pools_counts_by_itself(by_event: bool) -> None:
     """Its record was that of the warm pool, and was dropped when a job started on the warm pool."""
     queue = a_queue(2)
     left_warm(queue)
@@ -612,7 +613,10 @@ def test_a_training_job_that_took_the_name_of_a_warm_pools_counts_by_itself() ->
     assert queue.training.delete("first-qstamp-1", keeps_trace=False)
     queue.now += queue.training.deletion_seconds + 1
     queue.start_outside("first-qstamp-1")
-    queue.tick()
+    if by_event:
+        queue.controller.reconciler.handle_event(queue.training.event("first-qstamp-1"))
+    else:
+        queue.tick()
     (theirs,) = queue.repository.external()
     assert (theirs.name, theirs.warm) == ("first-qstamp-1", None)
     queue.submit("next", 1)
