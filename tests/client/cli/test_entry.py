@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -156,16 +155,12 @@ class TestEnd:
 
     def test_a_reader_that_leaves(self, server: ScriptedServer) -> None:
         server.answers(200, {"jobs": [job("job1", "running", 1)]})
-        read, write = os.pipe()
-        os.close(read)
-        with os.fdopen(write, "wb") as pipe:
-            done = subprocess.run(
-                [sys.executable, "-m", "sagemaker_queue", "ls"],
-                stdout=pipe,
-                stderr=subprocess.PIPE,
-                check=False,
-                timeout=PATIENCE,
-            )
+        # The pipe is made in a process without threads, so that no other child process can have its reading end.
+        program = (
+            "import os, sys; read, write = os.pipe(); os.close(read); os.dup2(write, 1);"
+            "os.execv(sys.executable, [sys.executable, '-m', 'sagemaker_queue', 'ls'])"
+        )
+        done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, check=False, timeout=PATIENCE)
         assert (done.returncode, done.stderr) == (141, b"")
 
     def test_ctrl_c(self, server: ScriptedServer) -> None:
