@@ -761,7 +761,7 @@ BUGS = {
     "throttled-counts-as-written": Bug(_throttled_counts_as_written, (239,)),
     "lag-counts-as-failure": Bug(_lag_counts_as_failure, (31,)),
     "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt, (53,)),
-    "copy-is-stopped": Bug(_copy_is_stopped, (230,)),
+    "copy-is-stopped": Bug(_copy_is_stopped, (354,)),
     "late-end-of-another-external": Bug(_late_end_of_another_external_job, (740,)),
     "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (79,)),
     "late-call-forgotten": Bug(_late_call_forgotten, scenarios=("deleted-and-late-call",)),
