@@ -58,8 +58,9 @@ class Parking(ControllerPart):
         if not cluster.truncated_queues:
             return False, []
         now = self._clock()
-        returns, near_starts = self._returns_of_parked(cluster, decided, now)
-        transitions = [*returns, *parking_transitions(cluster, decided, now)]
+        newly_parked = parking_transitions(cluster, decided, now)
+        returns, near_starts = self._returns_of_parked(cluster, decided, newly_parked, now)
+        transitions = [*returns, *newly_parked]
         changed = {transition.old.name: transition for transition in transitions}
         has_parked = False
         for part in transactions(changed.values()) if changed else ():
@@ -88,7 +89,7 @@ class Parking(ControllerPart):
                 self._repository.end_capacity_backoff(backoff)
 
     def _returns_of_parked(
-        self, cluster: ClusterState, decided: Plan, now: float
+        self, cluster: ClusterState, decided: Plan, newly_parked: Iterable[JobTransition], now: float
     ) -> tuple[list[JobTransition], list[float]]:
         """Return the transitions of parked jobs that return, are late or depend on ended jobs, and the near starts.
 
@@ -101,7 +102,7 @@ class Parking(ControllerPart):
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
         later = [job for jobs in found for job in jobs if _is_parked(job, now)]
-        early = returns_of_groups(cluster, decided, later, now)
+        early = returns_of_groups(cluster, decided, newly_parked, later, now)
         released_dependents = self._dependencies.transitions(later, cluster)
         of_late_jobs = late_transitions(later, cluster, now)
         soon = [
@@ -128,14 +129,19 @@ def with_reservations(cluster: ClusterState, decided: Plan, now: float) -> Itera
             yield job
 
 
-def returns_of_groups(cluster: ClusterState, decided: Plan, parked: Iterable[Job], now: float) -> list[JobTransition]:
+def returns_of_groups(
+    cluster: ClusterState, decided: Plan, newly_parked: Iterable[JobTransition], parked: Iterable[Job], now: float
+) -> list[JobTransition]:
     """Return the transitions of the jobs that `next_of_groups` yields.
 
     A job returns only if the next plan would not park it again. Otherwise two cycles would park and return it without
     end. A job that would be parked for another reason is parked for that reason, so that the next jobs of its group are
     considered.
+
+    :param newly_parked: the jobs that this cycle parks.
+    :param parked: the jobs that earlier cycles have parked.
     """
-    gone = {transition.old.name for transition in parking_transitions(cluster, decided, now)}
+    gone = {transition.old.name for transition in newly_parked}
     leaving = Counter(
         job.waiting_queue for name, job in cluster.waiting.items() if name in gone | decided.started.keys()
     )
