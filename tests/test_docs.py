@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.error_codes import ErrorCode
 from job_queue.adapters.cloudwatch_metrics import Metric
@@ -20,6 +19,7 @@ from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import GROUPS, INDEX, commands, page_of, pages
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
 from sagemaker_queue.queue.config.queue_config import check_profiles
+from tests.documents import read_template
 from tools import (
     configuration_reference,
     failure_matrix,
@@ -377,7 +377,7 @@ def test_help_helps(arguments: list[str]) -> None:
 
 
 def test_every_alarm_is_explained_and_every_explanation_has_its_alarm() -> None:
-    resources = {**yaml_parse(read("template.yaml"))["Resources"], **yaml_parse(read("satellite.yaml"))["Resources"]}
+    resources = {**read_template()["Resources"], **read_template("satellite.yaml")["Resources"]}
     alarms = {name for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"}
     guide = read("docs/operate/runbook.md")
     assert set(re.findall(r"^### `(\w+Alarm)`$", guide, re.MULTILINE)) == alarms
@@ -400,7 +400,7 @@ def test_the_pages_about_stack_and_limits_are_as_template_and_constants_make_the
         page = read(f"docs/reference/{path}.md")
         assert renewed(page) == page, "run: make docs"
     page = read("docs/reference/stack.md")
-    template = yaml_parse(read("template.yaml"))
+    template = read_template()
     assert sorted(re.findall(r"^#### (\w+)$", page, re.MULTILINE)) == sorted(template["Parameters"])
     assert "| `NoticeSubscription` | `AWS::SNS::Subscription` | with `Notices` and `NoticeEmail` |" in page
     limits = read("docs/reference/limits.md")

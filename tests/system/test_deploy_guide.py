@@ -16,12 +16,12 @@ from typing import Any
 import boto3
 import pytest
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
-from samtranslator.yaml_helper import yaml_parse
 
 from api_contract import VERSION
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import AccountKeys
 from local_cloud.aws.stack import ACCOUNT, REGION
+from tests.documents import read_template
 from tests.system.test_guide import ROOT, Person
 from tools.markdown import code_blocks
 
@@ -246,7 +246,7 @@ def test_from_an_empty_account_to_none_again(account: Ministack, aws: Any, deplo
 
 @pytest.mark.thorough
 def test_a_guided_deployment_asks_for_the_administrators(deployer: Deployer) -> None:
-    parameters = list(yaml_parse((ROOT / "template.yaml").read_text())["Parameters"])
+    parameters = list(read_template()["Parameters"])
     assert parameters[:3] == ["MaxCapacity", "AdminArns", "AllowedRoleArns"], "the first questions"
     answers = {
         "AdminArns": f"arn:aws:iam::{ACCOUNT}:user/dana",
@@ -335,14 +335,14 @@ def cents(formula: str) -> str:
 
 
 def test_the_alarms_that_cost_are_those_of_the_template() -> None:
-    resources = yaml_parse((ROOT / "template.yaml").read_text())["Resources"].values()
+    resources = read_template()["Resources"].values()
     alarms = [one for one in resources if one["Type"] == "AWS::CloudWatch::Alarm" and "Condition" not in one]
     assert f"| alarms | {len(alarms)} × 0.10 |" in STACK
 
 
 @pytest.mark.parametrize("page", PAGES, ids=["deploy", "inside", "strict", "upgrade"])
 def test_each_parameter_that_a_page_names_is_one(page: str) -> None:
-    template = yaml_parse((ROOT / "template.yaml").read_text())
+    template = read_template()
     known = {*template["Parameters"], *template["Outputs"], *template["Resources"]}
     given = set(re.findall(r"\b([A-Z][A-Za-z]+)=", " ".join(block for block, _ in steps(page)))) - {
         "ParameterKey",
